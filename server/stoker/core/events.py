@@ -1,0 +1,85 @@
+"""What a request's stream says, in order: `Progress`*, `Tokens`*, then `Finished` or `Failed`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stoker.core.counters import DraftSummary
+from stoker.core.errors import ServerError
+from stoker.core.timings import Timings
+from stoker.core.work import TokenProbs
+
+
+class StopType(StrEnum):
+    """Why an answer ended, in llama-server's words."""
+
+    NONE = "none"
+    EOS = "eos"
+    WORD = "word"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The prompt is being read. The first one is sent before its first chunk runs."""
+
+    total: int
+    cached: int
+    processed: int
+    elapsed_ms: float
+    """Milliseconds since the request took its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One frame's worth: a token and the text that it makes showable.
+
+    `text` is empty while it may still become a stop string; a token that ends inside a
+    character makes no piece, its bytes come with the next one.
+    """
+
+    token: int
+    text: str
+    count: int
+    """Tokens generated so far, this one included."""
+    timings: Timings
+    probs: TokenProbs | None = None
+    completes_stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a healthy request, with everything that only the end knows."""
+
+    stop: StopType
+    stopping_word: str
+    text: str
+    """The whole answer; a character cut at the end is withheld, as it was from the pieces."""
+    tokens: tuple[int, ...]
+    """Every generated id, the end token and a stop string's tokens included."""
+    pieces: tuple[Piece, ...]
+    """The pieces that carry probabilities, a stop string's left out; empty when none were asked for."""
+    slot: int
+    prompt_tokens: int
+    cached_tokens: int
+    truncated: bool
+    has_new_line: bool
+    timings: Timings
+    draft: DraftSummary | None = None
+
+    @property
+    def tokens_in_slot(self) -> int:
+        """llama-server's `tokens_cached`: what the slot holds at the end."""
+        return max(self.prompt_tokens + len(self.tokens) - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: ServerError
+
+
+Event = Progress | Tokens | Finished | Failed

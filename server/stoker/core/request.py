@@ -1,0 +1,129 @@
+"""What a client asked for, as frozen data. Nothing here knows HTTP, the scheduler or an array."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+"""llama-server's default chain, in order (`/props` of b10622)."""
+
+DRY_BREAKERS = ("\n", ":", '"', "*")
+MAX_SEED = 2**32 - 1
+"""The uint32 that llama-server prints and reads for "random"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the target's logits become the distribution p, and which noise draws from it.
+
+    Names, domains and defaults are llama-server's (spec/llama-server.md, section 4), clamped
+    and validated before they arrive here. `seed` is always concrete: a random one was drawn
+    when the request asked for none. `logit_bias` is resolved to token ids, `-inf` bans one.
+    """
+
+    seed: int = 0
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    typical_p: float = 1.0
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = DRY_BREAKERS
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    min_keep: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+
+    @property
+    def greedy(self) -> bool:
+        """True when p is one-hot on the argmax, so that no distribution is ever built."""
+        if self.mirostat or self.adaptive:
+            return False
+        cold = self.temperature <= 0 and "temperature" in self.samplers
+        return cold or (self.top_k == 1 and "top_k" in self.samplers)
+
+    @property
+    def penalised(self) -> bool:
+        """True when repetition, presence or frequency penalties change any logit."""
+        active = self.repeat_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+        return "penalties" in self.samplers and self.repeat_last_n != 0 and active
+
+    @property
+    def dry(self) -> bool:
+        """True when the DRY repetition penalty can change a logit."""
+        active = self.dry_multiplier != 0.0 and self.dry_base >= 1.0 and self.dry_penalty_last_n != 0
+        return "dry" in self.samplers and active
+
+    @property
+    def adaptive(self) -> bool:
+        """True when adaptive-p chooses the token (it carries state from token to token)."""
+        return "adaptive_p" in self.samplers and self.adaptive_target >= 0.0
+
+    @property
+    def stateful(self) -> bool:
+        """True when a draw depends on state that only the draw before it produces."""
+        return self.mirostat != 0 or self.adaptive
+
+    @property
+    def feedback(self) -> bool:
+        """True when a draw depends on earlier tokens: its row cannot be queued before they are read."""
+        return self.penalised or self.dry or self.stateful
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an answer ends. -1 and 0 mean unlimited in the fields that say so."""
+
+    predict: int = -1
+    """Tokens; -1 = until an end token or a full context. 0 yields one token, as upstream."""
+    stop: tuple[str, ...] = ()
+    predict_ms: int = -1
+    """Milliseconds of generation after which a new line ends the answer; -1 = no limit."""
+    indent: int = 0
+    """Least indentation, in columns, that a new line must have; 0 = no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sequence to generate. `arrived` is a stamp of `core.clock`."""
+
+    id: int
+    prompt: tuple[int, ...]
+    arrived: float
+    sampling: Sampling = field(default_factory=Sampling)
+    limits: Limits = field(default_factory=Limits)
+    slot: int = -1
+    """The slot the client wishes, already modulo the slot count; -1 = any."""
+    cache_prompt: bool = True
+    probs: int = 0
+    """How many alternatives to report for each token; 0 = none."""
+    post_sampling_probs: bool = False
+    keep_special: bool = False
+    """True: control tokens show in the text (`--special`)."""
+    report: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The request's `generation_settings`, for `/slots`."""

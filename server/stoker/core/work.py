@@ -1,0 +1,98 @@
+"""What crosses the thread boundary: ids and numbers down (`Plan`), ids and numbers up (`Outcome`)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from stoker.core.request import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A sequence leaves; `keep` of its tokens stay in its slot for a later prompt to reuse."""
+
+    id: int
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A sequence takes a slot whose first `cached` columns already hold its prompt's first tokens."""
+
+    id: int
+    slot: int
+    prompt: tuple[int, ...]
+    cached: int
+    sampling: Sampling
+    probs: int = 0
+    post_sampling_probs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillWork:
+    """Run the prompt's tokens up to index `stop` (exclusive); the last prompt token is never prefilled."""
+
+    id: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """Move a sequence one round on; it may still emit `remaining` tokens."""
+
+    id: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One tick's orders. They are carried out in the order of the fields."""
+
+    release: tuple[Release, ...] = ()
+    join: tuple[Join, ...] = ()
+    prefill: tuple[PrefillWork, ...] = ()
+    step: tuple[StepWork, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (self.release or self.join or self.prefill or self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProbs:
+    """What the target thought of one emitted token: natural logarithms, best alternatives first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tick did for one sequence. `at` is the device thread's stamp of `core.clock`.
+
+    `tokens` are the ids emitted (none for a prefill), `probs` go with them where asked for,
+    `processed` is the number of prompt tokens now in the slot, cached ones included.
+    """
+
+    id: int
+    at: float
+    tokens: tuple[int, ...] = ()
+    probs: tuple[TokenProbs, ...] = ()
+    processed: int = 0
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the scheduler must know of the engine, fixed at start."""
+
+    slots: int
+    context: int
+    """Columns a slot holds: prompt and answer together."""
+    recurrent: bool = False
+    """True: a slot's content can be continued or dropped, but not cut."""
+
+
+class Ticker(Protocol):
+    """The engine as the scheduler sees it. Called on the device thread only."""
+
+    def tick(self, plan: Plan) -> list[Outcome]: ...
