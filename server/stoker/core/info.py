@@ -1,6 +1,11 @@
 """Facts about the model being served, for `/props`, `/v1/models` and the start-up lines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+TokenizerSource = Mapping[str, object] | Path
+"""Where a tokenizer comes from: a GGUF file's metadata, or a directory that holds tokenizer.json."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""Where an answer ends: end token, stop string, token budget, full context, indentation, time.
+
+llama-server's order of checks (its `process_token`): a stop string first; then the context and
+the budget; then the two limits that only a new line can trigger; an end token has the last word.
+Pure state, no clock: the caller says how long generation has run.
+"""
+
+from dataclasses import dataclass
+
+from stoker.core.events import StopType
+from stoker.core.request import Limits
+from stoker.text.stop import Shown, StopMatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one token did: the text it lets through, and the reason if it was the last one."""
+
+    shown: Shown
+    stop: StopType | None
+
+
+class Ending:
+    def __init__(self, limits: Limits, room: int) -> None:
+        """`room`: tokens that fit the slot beside the prompt."""
+        self._limits, self._room = limits, room
+        self._matcher = StopMatcher(limits.stop)
+        self._count = 0
+        self._text = ""
+        self._line = 0
+        self._cut: int | None = None
+        self.truncated = False
+        self.has_new_line = False
+        self.word = ""
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still be generated; at least 1 while the answer goes on."""
+        budget = self._room if self._limits.predict < 0 else min(max(self._limits.predict, 1), self._room)
+        return budget - self._count
+
+    @property
+    def length(self) -> int:
+        """Characters pushed so far, a stop string's included."""
+        return len(self._text)
+
+    @property
+    def text(self) -> str:
+        """The answer so far, without its stop string and without a line that was cut away."""
+        text = self._matcher.text
+        return text if self._cut is None else text[: self._cut]
+
+    def push(self, text: str, *, end: bool, elapsed_ms: float) -> Step:
+        """One more token: its text, whether it is an end token, milliseconds since the prompt's end."""
+        self._count += 1
+        self._text += text
+        stop = self._limit()
+        if stop is None and self._too_shallow():
+            stop = StopType.LIMIT
+        if "\n" in text:
+            self.has_new_line = True
+            if 0 < self._limits.predict_ms < elapsed_ms:
+                stop = stop or StopType.LIMIT
+        if end:
+            stop = StopType.EOS
+        shown = self._matcher.push(text, last=stop is not None)
+        if shown.word is not None:
+            self.word, self.truncated = shown.word, False
+            return Step(shown, StopType.WORD)
+        return Step(shown, stop)
+
+    def _limit(self) -> StopType | None:
+        self.truncated = self._count >= self._room
+        return StopType.LIMIT if self.remaining <= 0 else None
+
+    def _too_shallow(self) -> bool:
+        """True when the newest line has text at less than the least indentation; that line is cut away."""
+        if self._limits.indent <= 0 or not self.has_new_line:
+            return False
+        if self._line:
+            rest = self._text[self._line :]
+            depth = len(rest) - len(rest.lstrip(" \t"))
+            if depth < len(rest) and depth < self._limits.indent:
+                self._cut = self._line + depth
+                return True
+        at = self._text.find("\n", self._line)
+        if at >= 0:
+            self._line = at + 1
+        return False

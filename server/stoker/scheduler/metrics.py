@@ -1,0 +1,77 @@
+"""Totals since the start, and the picture of a slot. Fed by the scheduler, read by the routes."""
+
+from dataclasses import dataclass, replace
+
+from stoker.core.work import Outcome
+from stoker.scheduler.device import Ran
+from stoker.scheduler.sequence import Sequence
+from stoker.scheduler.slots import Slot
+from stoker.scheduler.views import SlotView, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is remembered of the last task of a slot."""
+
+    task: int
+    has_new_line: bool
+    report: dict[str, object]
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._totals = Totals()
+        self._past: dict[int, Past] = {}
+
+    def tick(self, ran: Ran[list[Outcome]], *, lag: float, rows: int) -> None:
+        """A tick has run; `lag` is the device's pause before it in seconds, `rows` how many rows it stepped."""
+        totals = self._totals
+        self._totals = replace(
+            totals,
+            ticks=totals.ticks + 1,
+            tick_seconds=totals.tick_seconds + ran.ended - ran.started,
+            tick_lag=lag,
+            tick_lag_sum=totals.tick_lag_sum + lag,
+            tick_lag_max=max(totals.tick_lag_max, lag),
+            decodes=totals.decodes + int(rows > 0),
+            busy_slots=totals.busy_slots + rows,
+        )
+
+    def finished(self, sequence: Sequence) -> None:
+        """A request has left its slot, whole, cancelled or failed: its figures join the totals."""
+        totals, timings = self._totals, sequence.timings
+        self._totals = replace(
+            totals,
+            prompt_tokens=totals.prompt_tokens + timings.prompt,
+            cached_tokens=totals.cached_tokens + timings.cached,
+            prompt_seconds=totals.prompt_seconds + timings.prompt_ms / 1e3,
+            predicted_tokens=totals.predicted_tokens + timings.predicted,
+            predicted_seconds=totals.predicted_seconds + timings.predicted_ms / 1e3,
+            longest=max(totals.longest, len(sequence.request.prompt) + len(sequence.tokens)),
+        )
+        report = dict(sequence.request.report)
+        self._past[sequence.slot] = Past(sequence.id, sequence.ending.has_new_line, report)
+
+    def totals(self, *, processing: int, deferred: int) -> Totals:
+        return replace(self._totals, busy=processing, deferred=deferred)
+
+    def slot(self, slot: Slot, sequence: Sequence | None) -> SlotView:
+        """A slot as `/slots` shows it: its running task, or what the last one left."""
+        if sequence is None:
+            past = self._past.get(slot.id)
+            if past is None:
+                return SlotView(slot.id, len(slot.content))
+            return SlotView(slot.id, len(slot.content), past.task, has_new_line=past.has_new_line, report=past.report)
+        limit = sequence.request.limits.predict
+        return SlotView(
+            slot.id,
+            content=sequence.processed + len(sequence.tokens),
+            task=sequence.id,
+            busy=True,
+            processed=sequence.processed - sequence.cached,
+            cached=sequence.cached,
+            decoded=len(sequence.tokens),
+            remaining=limit - len(sequence.tokens) if limit >= 0 else -1,
+            has_new_line=sequence.ending.has_new_line,
+            report=sequence.request.report,
+        )

@@ -1,0 +1,273 @@
+"""The scheduler: one asyncio task that admits requests, plans ticks and absorbs their outcomes.
+
+All state belongs to the event loop; nothing here is locked. The tick boundary is the only place
+where membership changes. Idle costs nothing: the loop sleeps until `submit`, `cancel` or `stop`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from functools import partial
+
+from stoker.core import clock
+from stoker.core.errors import ContextExceeded, InvalidRequest, ServerError, ServerFault, Unavailable
+from stoker.core.events import Failed, Finished, StopType
+from stoker.core.request import Request
+from stoker.core.timings import Timings
+from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork, Ticker, Traits
+from stoker.scheduler.device import Ran, Runner
+from stoker.scheduler.dispatch import PrefillPolicy, Waiting
+from stoker.scheduler.metrics import Metrics
+from stoker.scheduler.sequence import Phase, PieceText, Sequence
+from stoker.scheduler.slots import SlotTable
+from stoker.scheduler.stream import Stream
+from stoker.scheduler.views import SlotView, Totals
+
+RETRY_AFTER = 1
+"""Seconds that a client is asked to wait when the queue is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the command line says about scheduling."""
+
+    batch: int = 2048
+    max_queue: int = 0
+    """Requests that may wait for a slot; 0 = no bound."""
+    similarity: float = 0.1
+    continuous: bool = True
+    """False: one request at a time (`--no-cont-batching`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The two things about tokens that the scheduler must know."""
+
+    piece: PieceText
+    ends: frozenset[int]
+
+
+class Scheduler:
+    def __init__(
+        self, ticker: Ticker, runner: Runner, traits: Traits, vocabulary: Vocabulary, policy: Policy | None = None
+    ) -> None:
+        self._ticker, self._runner, self._traits, self._vocabulary = ticker, runner, traits, vocabulary
+        self._policy = policy or Policy()
+        self._table = SlotTable(traits.slots, similarity=self._policy.similarity, recurrent=traits.recurrent)
+        self._prefill = PrefillPolicy(self._policy.batch)
+        self._metrics = Metrics()
+        self._waiting: deque[Request] = deque()
+        self._running: dict[int, Sequence] = {}
+        self._streams: dict[int, Stream] = {}
+        self._cancelled: set[int] = set()
+        self._released: list[Release] = []
+        self._joining: list[Join] = []
+        self._wakeup = asyncio.Event()
+        self._ids = 0
+        self._stopping = False
+        self._ended = False
+
+    # the routes' side
+
+    @property
+    def healthy(self) -> bool:
+        """False once the loop has ended: nothing will ever be generated again."""
+        return not self._ended
+
+    def next_id(self) -> int:
+        """A fresh request id."""
+        self._ids += 1
+        return self._ids
+
+    def submit(self, request: Request) -> Stream:
+        """Queues a request. Raises ContextExceeded, InvalidRequest or Unavailable at once."""
+        if self._stopping or self._ended:
+            raise Unavailable("the server is shutting down")
+        stream = Stream(request.id)
+        if not request.prompt:
+            stream.push([_nothing()])
+            return stream
+        if len(request.prompt) >= self._traits.context:
+            raise ContextExceeded(len(request.prompt), self._traits.context)
+        if request.id in self._streams:
+            raise InvalidRequest(f"request id {request.id} is in use")
+        if 0 < self._policy.max_queue <= len(self._waiting) - self._table.idle:
+            raise Unavailable("All slots are busy. Please try again later.", RETRY_AFTER)
+        self._waiting.append(request)
+        self._streams[request.id] = stream
+        self._wakeup.set()
+        return stream
+
+    def cancel(self, id: int) -> None:
+        """Ends a request at the next tick boundary. Unknown and finished ids are ignored."""
+        stream = self._streams.get(id)
+        if stream is not None:
+            stream.close()
+            self._cancelled.add(id)
+            self._wakeup.set()
+
+    def slots(self) -> list[SlotView]:
+        """What each slot is doing, for `/slots`."""
+        by_slot = {sequence.slot: sequence for sequence in self._running.values()}
+        return [self._metrics.slot(slot, by_slot.get(slot.id)) for slot in self._table.slots]
+
+    def totals(self) -> Totals:
+        """Counters and gauges since the start, for `/metrics`."""
+        return self._metrics.totals(processing=len(self._running), deferred=len(self._waiting))
+
+    # the loop
+
+    async def run(self) -> None:
+        """Ticks until `stop`; if it ends any other way, every stream is told and `healthy` is False."""
+        try:
+            await self._loop()
+        finally:
+            self._ended = True
+            for stream in self._streams.values():
+                stream.push([Failed(ServerFault("the engine has stopped"))])
+            self._streams.clear()
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Refuses new requests, lets running ones finish for `grace` seconds, cancels the rest."""
+        self._stopping = True
+        self._wakeup.set()
+        deadline = clock.now() + grace
+        while self._streams and clock.now() < deadline:
+            await asyncio.sleep(0.01)
+        for id in list(self._streams):
+            self.cancel(id)
+        self._wakeup.set()
+
+    async def _loop(self) -> None:
+        after: float | None = None
+        while True:
+            self._wakeup.clear()
+            plan = self._plan()
+            if plan.empty:
+                if self._stopping and not self._streams:
+                    return
+                after = None
+                await self._wakeup.wait()
+                continue
+            ran = await self._runner.run(partial(self._ticker.tick, plan))
+            self._metrics.tick(ran, lag=ran.started - after if after is not None else 0.0, rows=len(plan.step))
+            after = ran.ended
+            self._absorb(plan, ran)
+
+    def _plan(self) -> Plan:
+        self._retire_cancelled()
+        self._admit()
+        grants = self._grants()
+        reading = {work.id: work.stop for work in grants}
+        step = tuple(
+            StepWork(sequence.id, sequence.ending.remaining)
+            for sequence in self._running.values()
+            if sequence.phase is Phase.DECODE or reading.get(sequence.id) == sequence.prefill_end
+        )
+        plan = Plan(tuple(self._released), tuple(self._joining), grants, step)
+        self._released, self._joining = [], []
+        return plan
+
+    def _retire_cancelled(self) -> None:
+        for id in self._cancelled:
+            sequence = self._running.get(id)
+            if sequence is not None:
+                self._retire(sequence, sequence.content)
+            else:
+                self._streams.pop(id, None)
+        self._waiting = deque(request for request in self._waiting if request.id not in self._cancelled)
+        self._cancelled.clear()
+
+    def _admit(self) -> None:
+        """Gives slots to waiting requests in order; one that waits for a certain slot lets others pass."""
+        still: deque[Request] = deque()
+        while self._waiting:
+            request = self._waiting.popleft()
+            alone = not self._policy.continuous and self._running
+            place = None if alone else self._table.take(request)
+            if place is None:
+                still.append(request)
+                if alone or not self._table.idle:
+                    break
+                continue
+            sequence = Sequence(request, place.slot, place.cached, context=self._traits.context, started=clock.now())
+            self._running[request.id] = sequence
+            self._streams[request.id].push([sequence.begin()])
+            self._joining.append(_join(request, sequence))
+        self._waiting = still + self._waiting
+
+    def _grants(self) -> tuple[PrefillWork, ...]:
+        waiting = [
+            Waiting(sequence.id, sequence.processed, sequence.prefill_end)
+            for sequence in self._running.values()
+            if sequence.phase is Phase.PREFILL
+        ]
+        decoding = len(waiting) < len(self._running)
+        return tuple(PrefillWork(grant.id, grant.stop) for grant in self._prefill.grant(waiting, decoding=decoding))
+
+    def _absorb(self, plan: Plan, ran: Ran[list[Outcome]]) -> None:
+        self._account(plan, ran)
+        for outcome in ran.result:
+            sequence = self._running.get(outcome.id)
+            if sequence is None:
+                continue
+            stream = self._streams[outcome.id]
+            if outcome.error is not None:
+                stream.push([sequence.fail(Failed(_as_server_error(outcome.error)))])
+                self._retire(sequence, ())
+                continue
+            stream.push(sequence.absorb(outcome, self._vocabulary.piece, self._vocabulary.ends))
+            if sequence.phase is Phase.DONE:
+                self._retire(sequence, sequence.content)
+
+    def _account(self, plan: Plan, ran: Ran[list[Outcome]]) -> None:
+        """Tells the prefill policy where the tick's time went."""
+        begun = {work.id: self._running[work.id].processed for work in plan.prefill if work.id in self._running}
+        read = [outcome for outcome in ran.result if outcome.processed]
+        between = max((outcome.at for outcome in read), default=ran.started)
+        if read:
+            columns = len(read) * max(outcome.processed - begun.get(outcome.id, 0) for outcome in read)
+            self._prefill.spent(columns, between - ran.started)
+        if plan.step:
+            self._prefill.decoded(ran.ended - between)
+
+    def _retire(self, sequence: Sequence, content: Many[int]) -> None:
+        self._metrics.finished(sequence)
+        self._released.append(Release(sequence.id, len(content)))
+        self._table.leave(sequence.slot, tuple(content))
+        del self._running[sequence.id]
+        self._streams.pop(sequence.id, None)
+
+
+def _join(request: Request, sequence: Sequence) -> Join:
+    return Join(
+        id=request.id,
+        slot=sequence.slot,
+        prompt=request.prompt,
+        cached=sequence.cached,
+        sampling=request.sampling,
+        probs=request.probs,
+        post_sampling_probs=request.post_sampling_probs,
+    )
+
+
+def _as_server_error(error: Exception) -> ServerError:
+    return error if isinstance(error, ServerError) else ServerFault(f"the engine failed: {error}")
+
+
+def _nothing() -> Finished:
+    """The answer to an empty prompt: nothing is evaluated, nothing is generated."""
+    return Finished(
+        stop=StopType.NONE,
+        stopping_word="",
+        text="",
+        tokens=(),
+        pieces=(),
+        slot=0,
+        prompt_tokens=0,
+        cached_tokens=0,
+        truncated=False,
+        has_new_line=False,
+        timings=Timings(),
+    )
