@@ -59,7 +59,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class TokenProbs:
-    """What the target thought of one emitted token: natural logarithms, best alternatives first."""
+    """What the target thought of one emitted token, best alternatives first.
+
+    Natural logarithms of the raw distribution, or probabilities of p itself where the request
+    asked for `post_sampling_probs`.
+    """
 
     logprob: float
     top: tuple[tuple[int, float], ...]
