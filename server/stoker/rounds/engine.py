@@ -4,8 +4,9 @@ Order of a tick
 1. The round queued by the last tick is settled: rows that still step keep its column, others nothing.
 2. Rows leave, rows join (bookkeeping; a join copies nothing).
 3. One padded prompt forward.
-4. The round: the next one is queued behind it before it is read, so that the device computes
-   while the host works.
+4. The round: the next one is built while it is computed, and started as soon as it is read, so that
+   the device computes while the host works. (Started earlier, MLX would copy every cache buffer:
+   `models/slots.py`.)
 
 A row whose draws depend on earlier tokens (`Row.feedback`) must be read before its next forward is
 built; a tick with such a row queues nothing.
@@ -92,6 +93,8 @@ class Engine:
     def _prefill(self, work: Sequence[PrefillWork]) -> list[Outcome]:
         if not work:
             return []
+        if self._queued is not None:
+            guard(self._queued.wait)  # two forwards in flight would copy the caches; a fault shows when it is read
         rows = [self._rows[item.id] for item in work]
         done = guard(lambda: prefill(self._target, rows, work))
         if isinstance(done, Fault):
@@ -129,23 +132,20 @@ class Engine:
         if pipelined:
             self._queued = self._behind(current, work)
         emitted = current.read()
+        if self._queued is not None:
+            self._queued.start()
         if fresh and not pipelined:
             current.settle({row.id for row in rows})
         return emitted
 
     def _behind(self, current: Round, work: Sequence[StepWork]) -> Round | None:
-        """Queues the next round from the unread tokens of `current`; a row that ends there stays out."""
+        """Builds the next round from the unread tokens of `current`; a row that ends there stays out."""
         rows = [self._rows[item.id] for item in work if item.remaining > 1 or not current.has(item.id)]
         if not rows:
             return None
 
-        def queue() -> Round:
-            positions = [row.position + int(current.has(row.id)) for row in rows]
-            following = Round(self._target, self._sampler, rows, _following(current, rows), positions)
-            following.start()
-            return following
-
-        queued = guard(queue)
+        positions = [row.position + int(current.has(row.id)) for row in rows]
+        queued = guard(lambda: Round(self._target, self._sampler, rows, _following(current, rows), positions))
         # The fault comes again, with clean caches, when the next tick builds this round unqueued.
         return None if isinstance(queued, Fault) else queued
 

@@ -59,13 +59,17 @@ class Round:
         """Queues the computation without waiting for it."""
         mx.async_eval(*self._arrays)
 
+    def wait(self) -> None:
+        """Lets the computation end, without reading it."""
+        mx.eval(*self._arrays)
+
     def settle(self, alive: Collection[int]) -> None:
         """Commits the anchors' columns of the rows whose ids are in `alive`, and no others."""
         self._seen.keep([int(id in alive) for id in self.ids])
 
     def read(self) -> dict[int, Emitted]:
         """Waits for the round; one host synchronisation. By row id."""
-        mx.eval(*self._arrays)
+        self.wait()
         tokens: list[list[int]] = self._choice.tokens.tolist()
         self._choice.settle(tokens)
         emitted = {id: Emitted(tuple(columns)) for id, columns in zip(self.ids, tokens, strict=True)}

@@ -1,0 +1,114 @@
+"""Boot: the only place that knows both sides of the thread boundary. Loads the model and wires the parts."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.core import clock
+from stoker.core.errors import StartError
+from stoker.core.info import ModelInfo
+from stoker.core.work import Traits
+from stoker.models import fetch
+from stoker.models.load import Loaded, load
+from stoker.models.memory import available
+from stoker.models.sampling import Sampler
+from stoker.models.target import Target
+from stoker.rounds.engine import Engine
+from stoker.rounds.warmup import warm_up
+from stoker.scheduler.device import Device
+from stoker.scheduler.scheduler import Policy, Scheduler, Vocabulary
+from stoker.settings import Settings
+from stoker.text.tokenizer import Tokenizer, from_source
+
+log = logging.getLogger(__name__)
+
+GRAIN = 256
+"""A context that is shrunk to fit the memory is a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """A model that is ready to serve. `scheduler.run()` is still to be started."""
+
+    scheduler: Scheduler
+    tokenizer: Tokenizer
+    template: str | None
+    info: ModelInfo
+    slots: int
+    context: int
+    """Tokens that one slot holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """What is born on the device thread."""
+
+    engine: Engine
+    loaded: Loaded
+    tokenizer: Tokenizer
+    traits: Traits
+
+
+async def boot(settings: Settings, device: Device) -> Booted:
+    """Loads the model on the device thread. Raises StartError with one line that says what to do."""
+    begun = clock.now()
+    machine = (await device.run(lambda: _build(settings))).result
+    tokenizer, traits, info = machine.tokenizer, machine.traits, machine.loaded.info
+
+    def piece(id: int, special: bool) -> bytes:
+        return tokenizer.piece(id, special=special)
+
+    policy = Policy(
+        batch=settings.n_batch,
+        max_queue=settings.max_queue_depth,
+        similarity=settings.slot_prompt_similarity,
+        continuous=settings.cont_batching,
+    )
+    scheduler = Scheduler(machine.engine, device, traits, Vocabulary(piece, tokenizer.end_ids), policy)
+    log.info(
+        "loaded %s: %s %s, weights %s, %d slots of %d tokens, in %.1f s",
+        info.path, info.family, info.ftype, machine.loaded.weights, traits.slots, traits.context, clock.now() - begun,
+    )  # fmt: skip
+    return Booted(scheduler, tokenizer, machine.loaded.template, info, traits.slots, traits.context)
+
+
+def _build(settings: Settings) -> _Machine:
+    loaded = load(str(_model_path(settings)))
+    tokenizer = from_source(loaded.tokenizer)
+    target = _target(loaded, settings)
+    engine = Engine(target, Sampler(target.vocab, tokenizer.pieces))
+    if settings.warmup:
+        warm_up(target)
+    return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent))
+
+
+def _model_path(settings: Settings) -> Path:
+    if settings.model:
+        return Path(settings.model)
+    if settings.hf_repo:
+        return fetch.from_hub(
+            settings.hf_repo, file=settings.hf_file, token=settings.hf_token, offline=settings.offline
+        )
+    return fetch.default_model(Path(settings.cache_dir).expanduser())
+
+
+def _target(loaded: Loaded, settings: Settings) -> Target:
+    """Slot caches of the size that was asked for; refused, with the numbers, where the memory cannot hold them."""
+    wanted = settings.slot_context(loaded.info.context)
+    target = Target(loaded.model, settings.n_slots, wanted)
+    room = available()
+    if target.bytes_when_full <= room:
+        return target
+    fitting = int(wanted * room / target.bytes_when_full) // GRAIN * GRAIN
+    numbers = (
+        f"{settings.n_slots} slots of {wanted} tokens need {_mib(target.bytes_when_full)} MiB for keys and values "
+        f"and {_mib(room)} MiB are free"
+    )
+    if settings.n_ctx or fitting <= 0:
+        raise StartError(f"{numbers}: choose a smaller --ctx-size or fewer --parallel")
+    log.warning("%s: each slot gets %d tokens instead (--ctx-size chooses)", numbers, fitting)
+    return Target(loaded.model, settings.n_slots, fitting)
+
+
+def _mib(size: int) -> int:
+    return size // 2**20

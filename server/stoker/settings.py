@@ -1,0 +1,424 @@
+"""Every honoured option as one frozen class, and the only reader of the environment.
+
+A field carries its spellings, its variable, its default and its domain. pydantic-settings is not used: it could
+give the variables alone, but llama-server's rules for them (a flag switches on by four words only, the presence of
+`LLAMA_ARG_NO_X`, keys that add up, a warning when the command line wins) would all have to be written beside it,
+and a plain dataclass keeps `--help` at a tenth of a second.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoker.core.errors import StartError
+from stoker.core.request import DEFAULT_SAMPLERS, DRY_BREAKERS, MAX_SEED, Sampling
+from stoker.options import readers
+from stoker.options.arguments import Given
+from stoker.options.domains import MAX_INT, OnOff, Pair, Parsed, Real, Switch, Text, Whole
+from stoker.options.option import Option, flag, options_of
+
+MODEL = "Model"
+RUNTIME = "Context and slots"
+SAMPLING = "Sampling defaults (a request may say otherwise)"
+CHAT = "Chat templates"
+HTTP = "HTTP, keys, CORS"
+ENDPOINTS = "Endpoints"
+LOGGING = "Logging"
+INFO = "Print something and exit"
+
+AUTO_SLOTS = 4
+"""Slots when `-np` is unset, as upstream."""
+
+_PATH = Text("FILE")
+_ORIGINS = Text("LIST")
+_ONE = Parsed(readers.one, "a text")
+_BIAS = Parsed(readers.logit_bias, "a token id, a sign and an amount (15043+1)", "ID+X")
+_SAMPLERS = Parsed(readers.sampler_names, "names out of " + ", ".join(readers.SAMPLER_NAMES), "A;B")
+_LIST = Parsed(readers.comma_list, "a comma-separated list", "A,B")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the server runs with. Names are llama-server's; StartError when a value is outside its domain."""
+
+    model: str = flag(
+        "",
+        "-m --model",
+        Text("PATH"),
+        "GGUF file, or MLX or Hugging Face directory; unset: SmolLM2-135M-Instruct, fetched once",
+        env="LLAMA_ARG_MODEL",
+        section=MODEL,
+    )
+    hf_repo: str = flag(
+        "",
+        "-hf -hfr --hf-repo",
+        Text("USER/REPO[:QUANT]"),
+        "Hugging Face repository, of MLX or GGUF weights",
+        env="LLAMA_ARG_HF_REPO",
+    )
+    hf_file: str = flag("", "-hff --hf-file", _PATH, "file of that repository; beats :QUANT", env="LLAMA_ARG_HF_FILE")
+    hf_token: str = flag("", "-hft --hf-token", Text("TOKEN"), "Hugging Face access token", env="HF_TOKEN", secret=True)
+    offline: bool = flag(False, "--offline", Switch(), "use what is cached, never the network", env="LLAMA_ARG_OFFLINE")
+    alias: tuple[str, ...] = flag((), "-a --alias", _LIST, "names the model is served under", env="LLAMA_ARG_ALIAS")
+    tags: tuple[str, ...] = flag((), "--tags", _LIST, "tags shown in /v1/models", env="LLAMA_ARG_TAGS")
+    n_ctx: int = flag(
+        0,
+        "-c --ctx-size",
+        Whole(0),
+        "context in tokens, shared by the slots; 0: the model's",
+        env="LLAMA_ARG_CTX_SIZE",
+        section=RUNTIME,
+    )
+    n_predict: int = flag(
+        -1,
+        "-n --predict --n-predict",
+        Whole(-1),
+        "tokens to generate unless the request says; -1: until the end or a full context",
+        env="LLAMA_ARG_N_PREDICT",
+    )
+    n_batch: int = flag(
+        2048, "-b --batch-size", Whole(1), "most prompt tokens granted in one tick", env="LLAMA_ARG_BATCH"
+    )
+    n_keep: int = flag(
+        0, "--keep", Whole(-1), "prompt tokens that a context shift would keep; reported, shifting is not built"
+    )
+    n_parallel: int = flag(
+        -1,
+        "-np --parallel",
+        Whole(-1, but=(0,)),
+        "slots; -1: 4 that may each use the whole context",
+        env="LLAMA_ARG_N_PARALLEL",
+    )
+    kv_unified: bool | None = flag(
+        None,
+        "-kvu --kv-unified",
+        Pair(("-no-kvu", "--no-kv-unified")),
+        "each slot may use the whole context; default: only when -np is automatic",
+        env="LLAMA_ARG_KV_UNIFIED",
+    )
+    cont_batching: bool = flag(
+        True,
+        "-cb --cont-batching",
+        Pair(("-nocb", "--no-cont-batching")),
+        "off: one row at a time",
+        env="LLAMA_ARG_CONT_BATCHING",
+    )
+    cache_prompt: bool = flag(
+        True,
+        "--cache-prompt",
+        Pair(("--no-cache-prompt",)),
+        "reuse the part of a prompt that its slot already holds",
+        env="LLAMA_ARG_CACHE_PROMPT",
+    )
+    slot_prompt_similarity: float = flag(
+        0.1, "-sps --slot-prompt-similarity", Real(0, 1), "share of a prompt that a slot must hold to be chosen for it"
+    )
+    warmup: bool = flag(True, "--warmup", Pair(("--no-warmup",)), "one empty run before the first request")
+    backend_sampling: bool = flag(
+        False,
+        "-bs --backend-sampling",
+        Switch(),
+        "sampling is always on the device; only reported",
+        env="LLAMA_ARG_BACKEND_SAMPLING",
+    )
+    max_queue_depth: int = flag(
+        0, "--max-queue-depth", Whole(0), "Stoker's own: requests that may wait, 503 beyond; 0: no bound"
+    )
+    samplers: tuple[str, ...] = flag(
+        DEFAULT_SAMPLERS, "--samplers", _SAMPLERS, "sampler order, names between semicolons", section=SAMPLING
+    )
+    seed: int = flag(-1, "-s --seed", Whole(-1, MAX_SEED), "-1: a random one for each request")
+    ignore_eos: bool = flag(False, "--ignore-eos", Switch(), "never choose an end token")
+    temperature: float = flag(0.8, "--temp --temperature", Real(0, soft=True), "0: greedy")
+    top_k: int = flag(40, "--top-k", Whole(0, soft=True), "0: off", env="LLAMA_ARG_TOP_K")
+    top_p: float = flag(0.95, "--top-p", Real(0, 1, soft=True), "1: off")
+    min_p: float = flag(0.05, "--min-p", Real(0, 1, soft=True), "0: off")
+    top_n_sigma: float = flag(-1.0, "--top-nsigma --top-n-sigma", Real(), "negative: off")
+    xtc_probability: float = flag(0.0, "--xtc-probability", Real(0, 1, soft=True), "0: off")
+    xtc_threshold: float = flag(0.1, "--xtc-threshold", Real(0, 1, soft=True), "above 0.5: off")
+    typical_p: float = flag(1.0, "--typical --typical-p", Real(), "1: off")
+    repeat_last_n: int = flag(64, "--repeat-last-n", Whole(0), "tokens that the penalties look at; 0: off")
+    repeat_penalty: float = flag(1.0, "--repeat-penalty", Real(), "1: off")
+    presence_penalty: float = flag(0.0, "--presence-penalty", Real(), "0: off")
+    frequency_penalty: float = flag(0.0, "--frequency-penalty", Real(), "0: off")
+    dry_multiplier: float = flag(0.0, "--dry-multiplier", Real(), "0: off")
+    dry_base: float = flag(1.75, "--dry-base", Real(1), "base of the DRY penalty")
+    dry_allowed_length: int = flag(2, "--dry-allowed-length", Whole(0), "repeated tokens that DRY lets pass")
+    dry_penalty_last_n: int = flag(64, "--dry-penalty-last-n", Whole(0), "tokens that DRY looks at; 0: off")
+    adaptive_target: float = flag(-1.0, "--adaptive-target", Real(le=1, soft=True), "negative: off")
+    adaptive_decay: float = flag(0.9, "--adaptive-decay", Real(0, 0.99), "memory of adaptive-p")
+    dynatemp_range: float = flag(0.0, "--dynatemp-range", Real(), "0: off")
+    dynatemp_exponent: float = flag(1.0, "--dynatemp-exp", Real(), "exponent of the dynamic temperature")
+    mirostat: int = flag(0, "--mirostat", Whole(0, 2), "0: off, 1 and 2: the version")
+    mirostat_eta: float = flag(0.1, "--mirostat-lr", Real(), "learning rate of mirostat")
+    mirostat_tau: float = flag(5.0, "--mirostat-ent", Real(), "target entropy of mirostat")
+    escape: bool = flag(
+        True, "-e --escape", Pair(("--no-escape",)), "read backslash escapes in -r and --dry-sequence-breaker"
+    )
+    logit_bias: tuple[tuple[int, float], ...] = flag(
+        (), "-l --logit-bias", _BIAS, "make a token likelier or rarer; may be repeated", mode="collects"
+    )
+    reverse_prompt: tuple[str, ...] = flag(
+        (), "-r --reverse-prompt", _ONE, "stop string for requests that bring none; may be repeated", mode="collects"
+    )
+    dry_sequence_breaker: tuple[str, ...] = flag(
+        (),
+        "--dry-sequence-breaker",
+        _ONE,
+        "replaces the default breakers; none: no breakers; may be repeated",
+        mode="collects",
+    )
+    jinja: bool = flag(
+        True,
+        "--jinja",
+        Pair(("--no-jinja",)),
+        "off: requests with tools are refused",
+        env="LLAMA_ARG_JINJA",
+        section=CHAT,
+    )
+    chat_template: str = flag(
+        "",
+        "--chat-template",
+        Text("JINJA"),
+        "template text or the name of a built-in one; default: the model's",
+        env="LLAMA_ARG_CHAT_TEMPLATE",
+    )
+    chat_template_kwargs: Mapping[str, object] | None = flag(
+        None,
+        "--chat-template-kwargs",
+        Parsed(readers.json_object, "a JSON object", "JSON"),
+        "variables for the template",
+        env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
+    )
+    prefill_assistant: bool = flag(
+        True,
+        "--prefill-assistant",
+        Pair(("--no-prefill-assistant",)),
+        "continue a final assistant message",
+        env="LLAMA_ARG_PREFILL_ASSISTANT",
+    )
+    special: bool = flag(False, "-sp --special", Switch(), "show control tokens in the text")
+    host: str = flag(
+        "127.0.0.1",
+        "--host",
+        Text("ADDRESS"),
+        "address to listen on; a name that ends in .sock is a Unix socket",
+        env="LLAMA_ARG_HOST",
+        section=HTTP,
+    )
+    port: int = flag(8080, "--port", Whole(0, 65535), "0: any free one", env="LLAMA_ARG_PORT")
+    reuse_port: bool = flag(
+        False, "--reuse-port", Switch(), "several servers may listen on the port", env="LLAMA_ARG_REUSE_PORT"
+    )
+    api_prefix: str = flag("", "--api-prefix", Text("PATH"), "put before every route", env="LLAMA_ARG_API_PREFIX")
+    api_keys: tuple[str, ...] = flag(
+        (),
+        "--api-key",
+        _LIST,
+        "keys, any of which opens; adds to the variable",
+        env="LLAMA_API_KEY",
+        mode="joins-env",
+        secret=True,
+    )
+    api_key_file: tuple[str, ...] = flag(
+        (),
+        "--api-key-file",
+        Parsed(readers.key_file, "a file of keys", "FILE"),
+        "keys, one a line",
+        env="LLAMA_ARG_API_KEY_FILE",
+        secret=True,
+    )
+    cors_origins: str = flag(
+        "*", "--cors-origins", _ORIGINS, "allowed origins; localhost is special", env="LLAMA_ARG_CORS_ORIGINS"
+    )
+    cors_methods: str = flag(
+        "GET, POST, DELETE, OPTIONS", "--cors-methods", _ORIGINS, "allowed methods", env="LLAMA_ARG_CORS_METHODS"
+    )
+    cors_headers: str = flag("*", "--cors-headers", _ORIGINS, "allowed headers", env="LLAMA_ARG_CORS_HEADERS")
+    cors_credentials: bool = flag(
+        True,
+        "--cors-credentials",
+        Pair(("--no-cors-credentials",)),
+        "allow credentials",
+        env="LLAMA_ARG_CORS_CREDENTIALS",
+    )
+    ssl_key_file: str = flag(
+        "", "--ssl-key-file", _PATH, "private key, PEM; needs --ssl-cert-file", env="LLAMA_ARG_SSL_KEY_FILE"
+    )
+    ssl_cert_file: str = flag("", "--ssl-cert-file", _PATH, "certificate, PEM", env="LLAMA_ARG_SSL_CERT_FILE")
+    timeout: int = flag(
+        3600, "-to --timeout", Whole(1), "seconds that a read or a write may take", env="LLAMA_ARG_TIMEOUT"
+    )
+    sse_ping_interval: int = flag(
+        30,
+        "--sse-ping-interval",
+        Whole(-1),
+        "seconds of silence before a ping on a stream; 0 and -1: none",
+        env="LLAMA_ARG_SSE_PING_INTERVAL",
+    )
+    threads_http: int = flag(
+        -1,
+        "--threads-http",
+        Whole(-1, but=(0,)),
+        "threads for tokenizing and templates; -1: automatic",
+        env="LLAMA_ARG_THREADS_HTTP",
+    )
+    metrics: bool = flag(
+        False, "--metrics", Switch(), "GET /metrics", env="LLAMA_ARG_ENDPOINT_METRICS", section=ENDPOINTS
+    )
+    props: bool = flag(False, "--props", Switch(), "POST /props", env="LLAMA_ARG_ENDPOINT_PROPS")
+    slots: bool = flag(True, "--slots", Pair(("--no-slots",)), "GET /slots", env="LLAMA_ARG_ENDPOINT_SLOTS")
+    ui: bool = flag(True, "--ui --webui", Pair(("--no-ui", "--no-webui")), "a small page at /", env="LLAMA_ARG_UI")
+    log_disable: bool = flag(False, "--log-disable", Switch(), "no log at all", section=LOGGING)
+    log_file: str = flag("", "--log-file", _PATH, "write the log to a file too", env="LLAMA_ARG_LOG_FILE")
+    log_colors: str = flag(
+        "auto", "--log-colors", OnOff(), "auto: when it goes to a terminal", env="LLAMA_ARG_LOG_COLORS"
+    )
+    verbosity: int = flag(
+        3,
+        "-lv --verbosity --log-verbosity",
+        Whole(0),
+        "0 output, 1 errors, 2 warnings, 3 info, 4 trace, 5 debug",
+        env="LLAMA_ARG_LOG_VERBOSITY",
+    )
+    log_prefix: bool = flag(
+        False, "--log-prefix", Pair(("--no-log-prefix",)), "the level's letter in each line", env="LLAMA_ARG_LOG_PREFIX"
+    )
+    log_timestamps: bool = flag(
+        False,
+        "--log-timestamps",
+        Pair(("--no-log-timestamps",)),
+        "time since the start in each line",
+        env="LLAMA_ARG_LOG_TIMESTAMPS",
+    )
+    slots_debug: bool = False
+    """`LLAMA_SERVER_SLOTS_DEBUG`: `/slots` shows prompts and answers."""
+    cache_dir: str = "~/.cache/stoker"
+    """Under `XDG_CACHE_HOME` where that is set."""
+
+    def __post_init__(self) -> None:
+        for option in options_of(type(self)):
+            value: object = getattr(self, option.field)
+            if value != type(self).__dataclass_fields__[option.field].default:
+                object.__setattr__(self, option.field, _settled(option, value))
+        if bool(self.ssl_key_file) != bool(self.ssl_cert_file):
+            raise StartError("--ssl-key-file and --ssl-cert-file need each other: give both or neither")
+        if self.hf_file and not self.hf_repo:
+            raise StartError("--hf-file names a file of a repository: give --hf-repo too")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that opens the server, those of `--api-key-file` included."""
+        return (*self.api_keys, *self.api_key_file)
+
+    @property
+    def n_slots(self) -> int:
+        return AUTO_SLOTS if self.n_parallel < 0 else self.n_parallel
+
+    def slot_context(self, trained: int) -> int:
+        """Tokens that one slot may hold, given the model's own context: `-c` is shared unless the slots are unified."""
+        total = self.n_ctx or trained
+        unified = self.n_parallel < 0 if self.kv_unified is None else self.kv_unified
+        return total if unified else total // self.n_slots
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Stop strings for requests that bring none."""
+        return tuple(map(self._unescaped, self.reverse_prompt))
+
+    def sampling(self) -> Sampling:
+        """The default chain of a request; `seed` is 4294967295, llama-server's word for random, when none is set."""
+        breakers = DRY_BREAKERS
+        if self.dry_sequence_breaker:
+            breakers = tuple(self._unescaped(b) for b in self.dry_sequence_breaker if b != "none")
+        return Sampling(
+            seed=self.seed % (MAX_SEED + 1),
+            temperature=self.temperature,
+            dynatemp_range=self.dynatemp_range,
+            dynatemp_exponent=self.dynatemp_exponent,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            top_n_sigma=self.top_n_sigma,
+            xtc_probability=self.xtc_probability,
+            xtc_threshold=self.xtc_threshold,
+            typical_p=self.typical_p,
+            repeat_last_n=self.repeat_last_n,
+            repeat_penalty=self.repeat_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            dry_multiplier=self.dry_multiplier,
+            dry_base=self.dry_base,
+            dry_allowed_length=self.dry_allowed_length,
+            dry_penalty_last_n=self.dry_penalty_last_n,
+            dry_sequence_breakers=breakers,
+            mirostat=self.mirostat,
+            mirostat_tau=self.mirostat_tau,
+            mirostat_eta=self.mirostat_eta,
+            adaptive_target=self.adaptive_target,
+            adaptive_decay=self.adaptive_decay,
+            logit_bias=self.logit_bias,
+            samplers=self.samplers,
+        )
+
+    def _unescaped(self, text: str) -> str:
+        return readers.unescape(text) if self.escape else text
+
+
+EXTRA = (
+    Option(
+        spellings=("--sampler-seq", "--sampling-seq"),
+        takes=Parsed(readers.sampler_letters, "letters out of " + "".join(readers.SAMPLER_LETTERS), "LETTERS"),
+        field="samplers",
+        section=SAMPLING,
+        help="sampler order, a letter each",
+    ),
+    Option(
+        spellings=("--chat-template-file",),
+        takes=Parsed(readers.file_text, "a file", "FILE"),
+        field="chat_template",
+        env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
+        section=CHAT,
+        help="file with the template",
+    ),
+    Option(
+        spellings=("-v", "--verbose", "--log-verbose"),
+        takes=Switch(sets=MAX_INT),
+        field="verbosity",
+        section=LOGGING,
+        help="log everything",
+    ),
+)
+"""Second ways to fill a field; of several given the last one counts."""
+
+
+def options() -> tuple[Option, ...]:
+    """Every honoured option that fills a field."""
+    return (*options_of(Settings), *EXTRA)
+
+
+def environment() -> dict[str, str]:
+    """The process's variables, read here and nowhere else."""
+    return dict(os.environ)
+
+
+def settings(given: Iterable[Given], environ: Mapping[str, str]) -> Settings:
+    """Settings out of what was given; of two options for one field the later one counts."""
+    values: dict[str, Any] = {g.option.field: g.value for g in given if g.option.field}
+    debug = environ.get("LLAMA_SERVER_SLOTS_DEBUG", "0") not in ("", "0")
+    return Settings(**values, slots_debug=debug, cache_dir=cache_directory(environ))
+
+
+def cache_directory(environ: Mapping[str, str]) -> str:
+    """Where fetched models go; a relative `XDG_CACHE_HOME` is ignored, as its specification asks."""
+    home = environ.get("XDG_CACHE_HOME", "")
+    return str(Path(home) / "stoker") if Path(home).is_absolute() else "~/.cache/stoker"
+
+
+def _settled(option: Option, value: object) -> object:
+    try:
+        return option.takes.settle(value)
+    except ValueError:
+        raise StartError(f"{option.name} takes {option.takes.describe}, not {value!r}") from None

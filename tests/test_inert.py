@@ -1,0 +1,84 @@
+import pytest
+
+from stoker import inert
+from stoker.core.errors import StartError
+from stoker.options.arguments import parse
+
+TYPICAL = ["-ngl", "99", "-t", "8", "-fa", "on", "--mlock", "--no-mmap", "-ub", "256", "--cache-reuse", "256"]
+
+
+def judged(*words: str, **environ: str) -> tuple[str, ...]:
+    return inert.judge(parse(words, environ, inert.options()).given)
+
+
+def test_a_typical_line_gets_one_warning_for_each_option_and_no_more() -> None:
+    warnings = judged(*TYPICAL)
+    assert [w.split()[0] for w in warnings] == ["-ngl", "-t", "-fa", "--mlock", "--no-mmap", "-ub", "--cache-reuse"]
+
+
+@pytest.mark.parametrize("words", [("-t", "-1"), ("-ngl", "auto"), ("-fa", "auto"), ("-ub", "512"), ("--mmap",)])
+def test_a_default_value_says_nothing(words: tuple[str, ...]) -> None:
+    assert judged(*words) == ()
+
+
+@pytest.mark.parametrize("words", [("-ngl", "many"), ("-fa", "maybe"), ("-t", "x"), ("-ctk", "q9"), ("-ub", "0")])
+def test_the_value_of_an_inert_option_is_checked(words: tuple[str, ...]) -> None:
+    with pytest.raises(StartError, match=f"^{words[0]} takes .*, not '{words[1]}'$"):
+        judged(*words)
+
+
+def test_a_variable_counts_like_its_option_and_is_named() -> None:
+    assert judged(LLAMA_ARG_THREADS="8")[0].startswith("LLAMA_ARG_THREADS has no effect")
+    with pytest.raises(StartError, match=r"^LLAMA_ARG_EMBEDDINGS cannot be honoured: embeddings are not built yet"):
+        judged(LLAMA_ARG_EMBEDDINGS="on")
+    with pytest.raises(StartError, match=r"^LLAMA_ARG_DRAFT_MAX: the argument has been removed"):
+        judged(LLAMA_ARG_DRAFT_MAX="8")
+
+
+def test_a_pair_is_refused_on_its_active_side_only() -> None:
+    assert judged("--no-context-shift", "--no-agent", "--no-ui-mcp-proxy") == ()
+    with pytest.raises(StartError, match=r"^--context-shift cannot be honoured: not built yet"):
+        judged("--context-shift")
+
+
+def test_a_single_refused_value_of_a_warned_option_is_named_with_it() -> None:
+    assert judged("-dev", "MTL0") == ("-dev has no effect: MLX places the work itself",)
+    with pytest.raises(StartError, match=r"^-dev none cannot be honoured: MLX always has a device"):
+        judged("-dev", "none")
+    with pytest.raises(StartError, match=r"^-ctk q8_0 cannot be honoured: a quantised KV cache is not built yet"):
+        judged("-ctk", "q8_0")
+
+
+@pytest.mark.parametrize(
+    "words", [("--spec-type", "none"), ("--spec-type", "ngram-mod,none"), ("--draft-kind", "none")]
+)
+def test_speculation_that_is_off_is_fine(words: tuple[str, ...]) -> None:
+    assert judged(*words) == ()
+
+
+@pytest.mark.parametrize(
+    "words", [("--spec-type", "draft-mtp"), ("-md", "DIR"), ("--draft-model", "DIR"), ("--draft-kind", "dflash")]
+)
+def test_a_drafter_is_refused_by_name_until_it_is_built(words: tuple[str, ...]) -> None:
+    with pytest.raises(StartError, match=f"^{words[0]} cannot be honoured: speculative decoding is not built yet"):
+        judged(*words)
+
+
+def test_an_unknown_kind_of_speculation_has_upstreams_message() -> None:
+    with pytest.raises(StartError, match=r"unknown speculative type: draft-magic$"):
+        judged("--spec-type", "draft-mtp,draft-magic")
+
+
+def test_a_value_of_two_words_takes_both() -> None:
+    assert len(judged("--control-vector-layer-range", "0", "3", "-t", "4")) == 2
+    with pytest.raises(StartError, match=r"needs a value: two whole numbers"):
+        judged("--control-vector-layer-range", "0")
+
+
+def test_every_row_says_what_happens_and_why() -> None:
+    described = list(inert.descriptions())
+    assert len(described) == len(inert.options())
+    for _, text in described:
+        head, _, reason = text.partition(": ")
+        assert head in ("refused", "no effect", "removed by llama-server too")
+        assert reason
