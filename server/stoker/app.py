@@ -3,9 +3,10 @@
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 import uvicorn
@@ -99,9 +100,12 @@ def _address(settings: Settings, listener: socket.socket) -> str:
 
 
 @contextmanager
-def _quiet_signals() -> Iterator[None]:
+def _quiet_signals() -> Generator[None]:
     """uvicorn raises the signal that ended it once more afterwards; an asked-for end is no failure."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ignore(_number: int, _frame: FrameType | None) -> None: ...
+
+    before = {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from stoker.core import clock
 from stoker.core.errors import StartError
 from stoker.core.info import ModelInfo
 from stoker.core.work import Traits
-from stoker.models import fetch
+from stoker.models import fetch, hub
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
 from stoker.models.sampling import Sampler
@@ -76,9 +76,10 @@ def _build(settings: Settings) -> _Machine:
     loaded = load(str(_model_path(settings)))
     tokenizer = from_source(loaded.tokenizer)
     target = _target(loaded, settings)
-    engine = Engine(target, Sampler(target.vocab, tokenizer.pieces))
+    sampler = Sampler(target.vocab, tokenizer.pieces)
+    engine = Engine(target, sampler)
     if settings.warmup:
-        warm_up(target)
+        warm_up(target, sampler)
     return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent))
 
 
@@ -86,9 +87,8 @@ def _model_path(settings: Settings) -> Path:
     if settings.model:
         return Path(settings.model)
     if settings.hf_repo:
-        return fetch.from_hub(
-            settings.hf_repo, file=settings.hf_file, token=settings.hf_token, offline=settings.offline
-        )
+        access = hub.Hub(token=settings.hf_token or None, offline=settings.offline)
+        return hub.fetch(settings.hf_repo, file=settings.hf_file or None, hub=access)
     return fetch.default_model(Path(settings.cache_dir).expanduser())
 
 

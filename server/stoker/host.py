@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from stoker import blas
 from stoker.boot import Booted, boot
@@ -75,6 +76,8 @@ def _edge(settings: Settings) -> Edge:
         prefix=settings.api_prefix,
         cors_origins=settings.cors_origins,
         cors_credentials=settings.cors_credentials,
+        cors_methods=settings.cors_methods,
+        cors_headers=settings.cors_headers,
         ui=settings.ui,
     )
 
@@ -86,7 +89,8 @@ def _service(booted: Booted, settings: Settings) -> Service:
         tokenizer=booted.tokenizer,
         template=ChatTemplate(source, booted.tokenizer.bos_text, booted.tokenizer.eos_text),
         info=booted.info,
-        aliases=settings.alias or (booted.info.path,),
+        aliases=settings.alias or (Path(booted.info.path).name,),
+        tags=settings.tags,
         slots=booted.slots,
         context=booted.context,
         build=build_info(),
@@ -109,6 +113,7 @@ def _defaults(settings: Settings) -> Defaults:
         keep=settings.n_keep,
         backend_sampling=settings.backend_sampling,
         prefill_assistant=settings.prefill_assistant,
+        jinja=settings.jinja,
         template_kwargs=settings.chat_template_kwargs or {},
         special=settings.special,
     )

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import mlx.core as mx
-import mlx.nn as nn
 import pytest
-from models import tiny
+from mlx import nn
 
+from models import tiny
 from stoker.core.request import Sampling
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
@@ -98,7 +98,9 @@ def test_rows_in_ragged_company_emit_what_they_emit_alone(family: str) -> None:
     got = harness.run(wanted)
     for id, want in enumerate(wanted):
         assert got[id] == alone(make, want)[: len(got[id])]
-        assert len(got[id]) == (want.count if id != 2 else 7), "a joiner is heard from its second tick on, until it leaves"
+        assert len(got[id]) == (want.count if id != 2 else 7), (
+            "a joiner is heard from its second tick on, until it leaves"
+        )
 
 
 def test_greedy_tokens_equal_a_fresh_forward_of_the_whole_sequence() -> None:
@@ -193,7 +195,7 @@ def test_a_fault_in_a_shared_forward_ends_only_the_guilty_row(family: str, colum
 
 def test_a_join_that_fails_ends_that_request_only() -> None:
     class PickySampler(Sampler):
-        def open(self, sampling: Sampling, prompt: Sequence[int]):  # noqa: ANN202 (as the base class)
+        def open(self, sampling: Sampling, prompt: Sequence[int]):
             if sampling.seed == 13:
                 raise ValueError("unlucky")
             return super().open(sampling, prompt)

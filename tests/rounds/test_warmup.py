@@ -1,6 +1,6 @@
 import pytest
-from models import tiny
 
+from models import tiny
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.warmup import warm_up
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.mlx
 
 
 @pytest.mark.parametrize("make", [tiny.llama, tiny.lfm2])
-def test_warming_up_keeps_nothing(make) -> None:  # noqa: ANN001
+def test_warming_up_keeps_nothing(make) -> None:
     target = Target(make(), 2, 16)
     warm_up(target, Sampler(target.vocab, []))
     assert target.lengths == (0, 0)

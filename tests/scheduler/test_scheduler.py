@@ -1,10 +1,11 @@
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from fakes import FakeClock, FakeEngine, Inline
 
+from fakes import FakeClock, FakeEngine, Inline
 from stoker.core.errors import ContextExceeded, InvalidRequest, ServerFault, Unavailable
 from stoker.core.events import Event, Failed, Finished, Progress, StopType, Tokens
 from stoker.core.request import Limits, Request
@@ -295,7 +296,7 @@ async def test_decoding_rows_never_wait_longer_than_a_chunk_and_a_tick() -> None
     stepped = [n for n, plan in enumerate(engine.plans) if any(work.id == 1 for work in plan.step)]
     assert stepped == list(range(stepped[0], stepped[-1] + 1)), "the stream moves in every tick"
     reading = [n for n, plan in enumerate(engine.plans) if any(work.id == 2 for work in plan.prefill)]
-    assert all(later - sooner >= 5 for sooner, later in zip(reading[1:], reading[2:], strict=False))
+    assert all(later - sooner >= 5 for sooner, later in itertools.pairwise(reading))
 
 
 async def test_metrics_add_up_over_requests_cancelled_ones_included() -> None:

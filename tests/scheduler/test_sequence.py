@@ -1,5 +1,5 @@
-from stoker.core.events import Event, Failed, Finished, Progress, StopType, Tokens
 from stoker.core.errors import ServerFault
+from stoker.core.events import Event, Failed, Finished, Progress, StopType, Tokens
 from stoker.core.request import Limits, Request
 from stoker.core.work import Outcome, TokenProbs
 from stoker.scheduler.sequence import Phase, Sequence

@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ def test_bytes_that_never_make_a_character_become_the_replacement_character() ->
 def test_any_chunking_of_a_text_gives_the_text(text: str, cuts: list[int]) -> None:
     data, detokenizer, out = text.encode(), Detokenizer(), ""
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in itertools.pairwise(places):
         out += detokenizer.push(data[start:stop])
     assert out == text
     assert detokenizer.whole

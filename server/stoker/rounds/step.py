@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import cast
 
 import mlx.core as mx
 
@@ -70,7 +71,7 @@ class Round:
     def read(self) -> dict[int, Emitted]:
         """Waits for the round; one host synchronisation. By row id."""
         self.wait()
-        tokens: list[list[int]] = self._choice.tokens.tolist()
+        tokens = cast("list[list[int]]", self._choice.tokens.tolist())
         self._choice.settle(tokens)
         emitted = {id: Emitted(tuple(columns)) for id, columns in zip(self.ids, tokens, strict=True)}
         for id, asked in self._reports:
@@ -92,7 +93,9 @@ class Round:
 
 def _probs(asked: Report) -> tuple[TokenProbs, ...]:
     """One entry a column. Values are as reported: log probabilities, or probabilities after sampling."""
-    chosen, ids, values = (array[0].tolist() for array in asked)
+    chosen = cast("list[float]", asked.chosen[0].tolist())
+    ids = cast("list[list[int]]", asked.ids[0].tolist())
+    values = cast("list[list[float]]", asked.values[0].tolist())
     return tuple(
         TokenProbs(value, tuple((id, x) for id, x in zip(row, xs, strict=True) if not math.isinf(x)))
         for value, row, xs in zip(chosen, ids, values, strict=True)

@@ -1,0 +1,144 @@
+"""`stoker bench`: drives a running server over HTTP and says how fast it is, alone or against another one.
+
+Both servers run during the whole measurement and take turns (ABBA), so that whatever drifts on the
+machine meets both. Every prompt is new to both, so no prefix cache helps.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tqdm import tqdm
+
+from stoker.commands import bench_report
+from stoker.commands.bench_plan import CLASSES, OURS, THEIRS, Arm, Ask, turns
+from stoker.commands.bench_run import Block, Runner, identity, reachable
+from stoker.core import clock
+from stoker.core.build import build_info
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="server to measure (default: %(default)s)")
+    parser.add_argument("--api", choices=("llama", "openai"), default="llama", help="its API (default: %(default)s)")
+    parser.add_argument("--against", metavar="URL", help="a second server, measured in alternation")
+    parser.add_argument(
+        "--against-api", choices=("llama", "openai"), default="llama", help="API of the second (default: %(default)s)"
+    )
+    parser.add_argument("--model", default="", metavar="NAME", help="model name that the second server wants")
+    parser.add_argument("--api-key", default="", metavar="KEY", help="key of the server at --url")
+    parser.add_argument(
+        "--classes", type=_classes, default=CLASSES, help=f"prompt classes (default: {','.join(CLASSES)})"
+    )
+    parser.add_argument("--concurrency", type=_counts, default=(1, 4), metavar="N,…", help="streams (default: 1,4)")
+    parser.add_argument("--predict", type=_count, default=64, metavar="N", help="tokens a request (default: 64)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="default: 0")
+    parser.add_argument(
+        "--rounds", type=_count, default=6, help="measured turns a class, arm, concurrency (default: 6)"
+    )
+    parser.add_argument("--warm-up", type=int, default=1, help="turns dropped before them (default: 1)")
+    parser.add_argument("--max-seconds", type=float, default=600.0, help="start no turn after this (default: 600)")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds without a byte (default: 120)")
+    parser.add_argument("--json", metavar="FILE", help="write everything, raw samples included, to FILE")
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Measure, print the table; 1 if no server answers or any request failed."""
+    return asyncio.run(measured(namespace))
+
+
+async def measured(
+    args: argparse.Namespace, transport: httpx.AsyncBaseTransport | None = None, now: clock.Clock = clock.now
+) -> int:
+    """`run` inside a running loop; a `transport` stands in for the network in tests."""
+    arms = _arms(args)
+    async with AsyncExitStack() as stack:
+        clients = {arm.name: await stack.enter_async_context(_client(arm, args.timeout, transport)) for arm in arms}
+        for arm in arms:
+            if complaint := await reachable(clients[arm.name], arm):
+                print(f"stoker bench: {complaint}", file=sys.stderr)
+                return 1
+        plans = [
+            (streams, list(turns(arms, args.classes, streams, args.rounds, args.warm_up)))
+            for streams in args.concurrency
+        ]
+        servers = {arm.name: await identity(clients[arm.name], arm) for arm in arms}
+        with tqdm(total=sum(len(plan) for _, plan in plans), unit="turn", file=sys.stderr, disable=None) as bar:
+            ask = Ask(args.predict, args.temperature)
+            runner = Runner(clients, ask, now, now() + args.max_seconds, bar.update)
+            blocks = [await runner.block(streams, plan) for streams, plan in plans]
+    return _tell(args, blocks, servers)
+
+
+def _tell(args: argparse.Namespace, blocks: Sequence[Block], servers: dict[str, dict[str, Any]]) -> int:
+    found = bench_report.rows(blocks)
+    print(bench_report.table(found, blocks))
+    for note in bench_report.notes(found, blocks):
+        print(f"note: {note}")
+    for row in found:
+        equal, compared = row.equal_texts
+        if compared and args.temperature == 0:
+            print(f"{row.group} at {row.concurrency}: {equal} of {compared} texts equal on both servers")
+    if args.json:
+        whole = bench_report.as_json(found, blocks, {**_host(args), "servers": servers})
+        Path(args.json).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    failed = any(sample.failure for block in blocks for done in block.done for sample in done.samples)
+    return 1 if failed or not found else 0
+
+
+def _arms(args: argparse.Namespace) -> tuple[Arm, ...]:
+    ours = Arm(OURS, args.url, args.api, key=args.api_key)
+    if not args.against:
+        return (ours,)
+    return ours, Arm(THEIRS, args.against, args.against_api, model=args.model)
+
+
+def _client(arm: Arm, timeout: float, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {arm.key}"} if arm.key else {}
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(
+        base_url=arm.url, headers=headers, timeout=timeout, transport=transport, limits=limits, trust_env=False
+    )
+
+
+def _host(args: argparse.Namespace) -> dict[str, Any]:
+    flags = {
+        name: value for name, value in vars(args).items() if name not in ("api_key", "json") and not callable(value)
+    }
+    return {
+        "stoker": build_info(),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "python": platform.python_version(),
+        },
+        "flags": flags,
+    }
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    unknown = set(chosen) - set(CLASSES)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown class {', '.join(sorted(unknown))}; known: {', '.join(CLASSES)}")
+    return chosen

@@ -1,0 +1,85 @@
+"""What a benchmark asks, of whom, and in which order. Pure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+CLASSES = ("code", "prose", "list", "copy", "chat")
+OURS, THEIRS = "ours", "theirs"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A server under measurement. `api` is `llama` (/completion) or `openai` (/v1/completions)."""
+
+    name: str
+    url: str
+    api: str = "llama"
+    model: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What all requests have in common."""
+
+    predict: int
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`concurrency` requests of one class to one arm at once. The turns of a pair differ in `arm` only."""
+
+    arm: Arm
+    group: str
+    concurrency: int
+    round: int
+    warm_up: bool = False
+
+    @property
+    def pair(self) -> tuple[str, int, int]:
+        return self.group, self.concurrency, self.round
+
+
+def prompts(group: str) -> list[str]:
+    """The package's prompts of a class."""
+    text = files("stoker.commands").joinpath("bench_prompts.json").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = json.loads(text)
+    return found[group]
+
+
+def turns(arms: Sequence[Arm], groups: Sequence[str], concurrency: int, rounds: int, warm_ups: int) -> Iterator[Turn]:
+    """Warm-ups first; then round by round all classes, the arms in ABBA order, so that drift meets all alike."""
+    for index in range(-warm_ups, rounds):
+        for place, group in enumerate(groups):
+            order = arms if (index + place) % 2 == 0 else tuple(reversed(arms))
+            for arm in order:
+                yield Turn(arm, group, concurrency, index, warm_up=index < 0)
+
+
+def fresh(turn: Turn, index: int) -> str:
+    """A prompt that no prefix cache has seen: numbered in front, alike for both arms of a pair."""
+    known = prompts(turn.group)
+    text = known[(turn.round * turn.concurrency + index) % len(known)]
+    return f"{turn.concurrency}.{turn.round + 1}.{index + 1}\n{text}"
+
+
+def request(arm: Arm, group: str, prompt: str, ask: Ask) -> tuple[str, dict[str, Any]]:
+    """Path and body of a streaming request. Fields that a server does not know it ignores."""
+    common: dict[str, Any] = {
+        "temperature": ask.temperature,
+        "stream": True,
+        "ignore_eos": True,
+        "cache_prompt": False,
+    }
+    if arm.api == "llama" and group != "chat":
+        return "/completion", {"prompt": prompt, "n_predict": ask.predict, **common}
+    body = {"max_tokens": ask.predict, "stream_options": {"include_usage": True}, **common}
+    if arm.model:
+        body["model"] = arm.model
+    if group == "chat":
+        return "/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}], **body}
+    return "/v1/completions", {"prompt": prompt, **body}

@@ -1,0 +1,146 @@
+"""All slot caches of one model: what stands in for each of mlx-lm's caches, and what is done to whole rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache, make_prompt_cache
+
+from stoker.core.errors import StartError
+from stoker.models.layout import Layout
+from stoker.models.recurrent import FAMILIES, SlotStates, filled, kept
+from stoker.models.slots import STEP, SlotKV
+from stoker.models.span import Span
+from stoker.models.taps import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What one forward gets and leaves."""
+
+    slots: tuple[int, ...]
+    """In the order of their buffer rows, which is the order of the forward's rows."""
+    span: Span
+    caches: list[SlotKV | ArraysCache]
+    """For the model, in its order."""
+    before: list[Sequence[mx.array | None]]
+    """By recurrent layer, the states that the forward starts from."""
+    record: Record
+
+    @property
+    def recurrent(self) -> list[ArraysCache]:
+        return [cache for cache in self.caches if isinstance(cache, ArraysCache)]
+
+
+class Caches:
+    """The caches of a fixed number of slots. `limit` is the most columns that the buffers may hold for each.
+
+    Raises StartError, naming the model and the kind, for a cache of mlx-lm's that nothing stands in for.
+    """
+
+    def __init__(self, model: nn.Module, slots: int, limit: int) -> None:
+        stand_ins = [_stand_in(model, cache) for cache in make_prompt_cache(model)]
+        self._stand_ins: list[SlotKV | SlotStates] = stand_ins
+        self._kv = [cache for cache in stand_ins if isinstance(cache, SlotKV)]
+        self._states = [cache for cache in stand_ins if isinstance(cache, SlotStates)]
+        self._layout = Layout(slots, limit, STEP)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Committed columns, by slot."""
+        return tuple(self._layout.lengths)
+
+    @property
+    def limit(self) -> int:
+        return self._layout.limit
+
+    @property
+    def recurrent(self) -> bool:
+        return bool(self._states)
+
+    @property
+    def buffers(self) -> list[mx.array]:
+        """Keys and values, as they will be when what was built is evaluated. Not to be held."""
+        return [buffer for cache in self._kv for buffer in cache.buffers]
+
+    @property
+    def states(self) -> list[mx.array]:
+        """Recurrent states, likewise; these may be held."""
+        return [state for cache in self._states for state in cache.arrays]
+
+    def marker(self) -> list[mx.array]:
+        """One small array that is computed when all keys and values are written, and holds no buffer then."""
+        corners = [buffer[:1, :1, :1, :1].reshape(1) for buffer in self.buffers]
+        return [mx.concatenate(corners)] if corners else []
+
+    def arrange(self, slots: Sequence[int]) -> tuple[int, ...]:
+        """Bring these slots' rows side by side; returns the slots in the order of their rows."""
+        for pair in self._layout.place(slots).exchanges:
+            self._move(self._layout.exchange(pair))
+        return self._layout.order(slots)
+
+    def open(self, slots: tuple[int, ...], width: int, record: Record) -> Forward:
+        """Make every cache ready for a forward of these slots, which `arrange` has put into order."""
+        span = self._layout.span(self._layout.row(slots[0]), len(slots), width)
+        caches: list[SlotKV | ArraysCache] = []
+        before: list[Sequence[mx.array | None]] = []
+        for stand_in in self._stand_ins:
+            if isinstance(stand_in, SlotKV):
+                stand_in.open(span)
+                caches.append(stand_in)
+            else:
+                before.append(stand_in.gather(slots))
+                caches.append(filled(before[-1]))
+        return Forward(slots, span, caches, before, record)
+
+    def commit(self, forward: Forward, counts: Sequence[int]) -> list[mx.array]:
+        """Keep `counts[r]` columns of the forward's row r; returns the new recurrent states, lazy."""
+        if not any(counts):
+            return []
+        calls = {id(call.cache): call for call in forward.record.calls}
+        after = [
+            kept(calls[id(cache)], before, counts, forward.span.width)
+            for cache, before in zip(forward.recurrent, forward.before, strict=True)
+        ]
+        for states, new in zip(self._states, after, strict=True):
+            states.store(forward.slots, new)
+        for slot, count in zip(forward.slots, counts, strict=True):
+            self.resize(slot, self._layout.lengths[slot] + count)
+        return [state for layer in after for state in layer]
+
+    def resize(self, slot: int, length: int) -> None:
+        """Set a slot's length; at 0 its recurrent state goes too."""
+        self._layout.lengths[slot] = length
+        if length == 0:
+            for states in self._states:
+                states.forget(slot)
+
+    def copy(self, source: int, target: int) -> None:
+        """One slot's content into another, whose own is lost."""
+        self.resize(target, 0)
+        self.resize(target, self._layout.lengths[source])
+        self._move({self._layout.row(source): self._layout.row(target)})
+        for states in self._states:
+            states.copy(source, target)
+
+    def _move(self, moves: dict[int, int]) -> None:
+        columns = max((self._layout.length(row) for pair in moves.items() for row in pair), default=0)
+        if columns == 0:
+            return
+        self._layout.reserve(1 + max(moves.values()))
+        for cache in self._kv:
+            cache.move(moves, columns, self._layout.size)
+
+
+def _stand_in(model: nn.Module, cache: object) -> SlotKV | SlotStates:
+    if type(cache) is KVCache:
+        return SlotKV()
+    if type(cache) is RotatingKVCache and not cache.keep:
+        return SlotKV(cache.max_size)
+    if type(cache) is ArraysCache and model.model_type in FAMILIES:
+        return SlotStates(len(cache.cache))
+    raise StartError(
+        f"{type(model).__module__}.{type(model).__name__}: rows of different lengths cannot share its cache"
+        f" {type(cache).__name__}; choose a model of another architecture"
+    )

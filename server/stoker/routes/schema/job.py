@@ -1,0 +1,50 @@
+"""What a parsed body amounts to: prompts, sampling, limits, and how to shape the answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stoker.core.request import Limits, Sampling
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Request fields that neither change the distribution nor end the answer."""
+
+    stream: bool = False
+    include_usage: bool = False
+    return_tokens: bool = False
+    return_progress: bool = False
+    timings_per_token: bool = False
+    verbose: bool = False
+    echo: bool = False
+    ping_interval: int = 30
+    n: int = 1
+    response_fields: tuple[str, ...] = ()
+    keep: int = 0
+    discard: int = 0
+    ignore_eos: bool = False
+    backend_sampling: bool = False
+    lora: tuple[Mapping[str, object], ...] = ()
+    reasoning_format: str = "deepseek"
+    chat_format: str = "Content-only"
+    generation_prompt: str = ""
+    slot: int = -1
+    cache_prompt: bool = True
+    probs: int = 0
+    post_sampling_probs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One HTTP request's work: `len(prompts) * options.n` sequences."""
+
+    prompts: tuple[Ids, ...]
+    sampling: Sampling
+    limits: Limits
+    options: Options
+    random_seed: bool
+    """True: `sampling.seed` was drawn, so each further prompt draws its own."""
+    prefill: str = ""
+    """The start of the answer that the client itself gave (chat)."""

@@ -1,0 +1,162 @@
+"""What the handlers know: plain values behind protocols, filled by `boot`, and the holder that is empty till then."""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stoker.core.errors import Unavailable
+from stoker.core.events import Event
+from stoker.core.info import ModelInfo
+from stoker.core.request import MAX_SEED, Limits, Request, Sampling
+from stoker.scheduler.views import SlotView, Totals
+from stoker.text.template import ChatTemplate
+
+LOADING = "Loading model"
+
+
+class EventStream(Protocol):
+    """The events of one request; it ends after `Finished` or `Failed`."""
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+
+class Scheduler(Protocol):
+    @property
+    def healthy(self) -> bool: ...
+
+    def next_id(self) -> int: ...
+
+    def submit(self, request: Request) -> EventStream:
+        """Raises ContextExceeded or Unavailable at once."""
+        ...
+
+    def cancel(self, id: int) -> None:
+        """Idempotent; also for a request that waits or has ended."""
+        ...
+
+    def slots(self) -> list[SlotView]: ...
+
+    def totals(self) -> Totals: ...
+
+
+class Tokenizer(Protocol):
+    @property
+    def vocab(self) -> int: ...
+
+    @property
+    def end_ids(self) -> Collection[int]: ...
+
+    @property
+    def adds_bos(self) -> bool: ...
+
+    @property
+    def bos_text(self) -> str: ...
+
+    @property
+    def eos_text(self) -> str: ...
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
+
+    def piece(self, id: int, *, special: bool = True) -> bytes: ...
+
+    def decode(self, ids: list[int], *, special: bool = True) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What holds before a model is loaded."""
+
+    keys: tuple[str, ...] = ()
+    prefix: str = ""
+    """`--api-prefix`, put before every route."""
+    cors_origins: str = "*"
+    cors_credentials: bool = True
+    cors_methods: str = "GET, POST, DELETE, OPTIONS"
+    cors_headers: str = "*"
+    ui: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Which endpoints are on."""
+
+    slots: bool = True
+    props: bool = False
+    metrics: bool = False
+    slots_debug: bool = False
+    """`/slots` shows all 49 settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """The server's values for request fields that are neither sampling nor limits."""
+
+    cache_prompt: bool = True
+    ping_interval: int = 30
+    """Seconds of silence after which a stream sends a comment; 0 or less = never."""
+    send_timeout: float = 600.0
+    """Seconds that a client may refuse to take a frame before it counts as gone."""
+    ignore_eos: bool = False
+    keep: int = 0
+    """`--keep`: reported only, as no context is ever shifted."""
+    cache_reuse: int = 0
+    backend_sampling: bool = False
+    reasoning_format: str = "deepseek"
+    prefill_assistant: bool = True
+    jinja: bool = True
+    """False (`--no-jinja`): the template is used all the same, but requests with tools are refused."""
+    template_kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
+    special: bool = False
+    """`--special`: control tokens show in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Everything that answers need. `sampling.seed` equal to MAX_SEED means: draw one per request."""
+
+    scheduler: Scheduler
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    info: ModelInfo
+    aliases: tuple[str, ...]
+    """Names the model is served under; the first stands in every answer."""
+    slots: int
+    context: int
+    """Tokens that one slot holds."""
+    build: str
+    """`build_info` and `system_fingerprint`."""
+    tags: tuple[str, ...] = ()
+    """`--tags`, shown in `/v1/models`."""
+    started: int = 0
+    """Unix time of the start, seconds."""
+    sampling: Sampling = field(default_factory=lambda: Sampling(seed=MAX_SEED))
+    limits: Limits = field(default_factory=Limits)
+    defaults: Defaults = field(default_factory=Defaults)
+    switches: Switches = field(default_factory=Switches)
+    speculative_types: str = "none"
+    """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
+    fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
+    """Fill-in-the-middle tokens that the vocabulary lacks."""
+
+    @property
+    def model(self) -> str:
+        return self.aliases[0]
+
+    @property
+    def speculative(self) -> bool:
+        return self.speculative_types != "none"
+
+
+class State:
+    """The only thing at the edge that changes: the service arrives when the model is loaded."""
+
+    def __init__(self, edge: Edge, service: Service | None = None) -> None:
+        self.edge = edge
+        self.service = service
+        self.scraped = Totals()
+        """The figures of the last `/metrics`, for its two rates."""
+
+    def ready(self) -> Service:
+        if self.service is None:
+            raise Unavailable(LOADING)
+        return self.service

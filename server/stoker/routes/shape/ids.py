@@ -1,0 +1,17 @@
+"""Ids and the wall clock: the only place of the server that reads the calendar."""
+
+import secrets
+import string
+import time
+
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def new_id(prefix: str = "chatcmpl-") -> str:
+    """The prefix and 32 random letters and digits."""
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(32))
+
+
+def wall_seconds() -> int:
+    """Unix time in whole seconds, for `created`."""
+    return int(time.time())

@@ -1,0 +1,121 @@
+"""`/metrics` in Prometheus' text form: llama-server's names in its order, then our own."""
+
+from collections.abc import Iterator
+
+from stoker.scheduler.views import Totals
+
+
+def metrics(totals: Totals, before: Totals) -> str:
+    """`before` is what the last scrape saw: the two rates are of the time in between."""
+    return "".join(f"{line}\n" for line in [*_llamacpp(totals, before), *_positions(totals), *_own(totals)])
+
+
+def _llamacpp(totals: Totals, before: Totals) -> Iterator[str]:
+    counter, gauge = "counter", "gauge"
+    rows: list[tuple[str, str, str, float]] = [
+        (
+            "prompt_tokens_total",
+            counter,
+            "Number of prompt tokens processed, excluding cached tokens",
+            totals.prompt_tokens,
+        ),
+        (
+            "prompt_tokens_cached_total",
+            counter,
+            "Number of prompt tokens reused from the cache",
+            totals.cached_tokens,
+        ),
+        ("prompt_seconds_total", counter, "Total time spent processing prompts", totals.prompt_seconds),
+        ("tokens_predicted_total", counter, "Number of generation tokens processed", totals.predicted_tokens),
+        ("tokens_predicted_seconds_total", counter, "Total time spent generating tokens", totals.predicted_seconds),
+        (
+            "n_decode_total",
+            counter,
+            "Total number of llama_decode() calls, excluding speculative decoding and multimodal decoding",
+            totals.decodes,
+        ),
+        ("n_tokens_max", counter, "Largest observed sequence length (prompt + generation)", totals.longest),
+        (
+            "spec_decode_num_draft_tokens_total",
+            counter,
+            "Speculative: Total draft tokens generated",
+            totals.drafted,
+        ),
+        (
+            "spec_decode_num_accepted_tokens_total",
+            counter,
+            "Speculative: Total draft tokens accepted by the target model",
+            totals.accepted,
+        ),
+        (
+            "spec_decode_num_drafts_total",
+            counter,
+            "Speculative: Total speculative decoding verification steps",
+            totals.rounds,
+        ),
+        (
+            "prompt_tokens_seconds",
+            gauge,
+            "Average prompt throughput in tokens/s",
+            _rate(totals.prompt_tokens - before.prompt_tokens, totals.prompt_seconds - before.prompt_seconds),
+        ),
+        (
+            "predicted_tokens_seconds",
+            gauge,
+            "Average generation throughput in tokens/s",
+            _rate(
+                totals.predicted_tokens - before.predicted_tokens, totals.predicted_seconds - before.predicted_seconds
+            ),
+        ),
+        ("requests_processing", gauge, "Number of requests processing", totals.busy),
+        ("requests_deferred", gauge, "Number of requests deferred", totals.deferred),
+        (
+            "n_busy_slots_per_decode",
+            gauge,
+            "Average number of busy slots per llama_decode() call",
+            totals.busy_slots / totals.decodes if totals.decodes else 0,
+        ),
+    ]
+    for name, kind, text, value in rows:
+        yield from _block(f"llamacpp:{name}", kind, text)
+        yield f"llamacpp:{name} {value:.6g}"
+
+
+def _positions(totals: Totals) -> Iterator[str]:
+    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+    if totals.accepted_by_position:
+        yield from _block(name, "counter", "Accepted tokens per draft position")
+    for position, count in enumerate(totals.accepted_by_position):
+        yield f'{name}{{position="{position}"}} {count:.6g}'
+
+
+def _own(totals: Totals) -> Iterator[str]:
+    rows: list[tuple[str, str, str, str]] = [
+        ("ticks_total", "counter", "Number of engine ticks", str(totals.ticks)),
+        ("tick_seconds_total", "counter", "Total time spent in engine ticks", f"{totals.tick_seconds:.9g}"),
+        ("tick_lag_seconds", "gauge", "Time between the last two ticks while work waited", f"{totals.tick_lag:.6g}"),
+        (
+            "tick_lag_seconds_total",
+            "counter",
+            "Total time between ticks while work waited",
+            f"{totals.tick_lag_sum:.9g}",
+        ),
+        (
+            "tick_lag_seconds_max",
+            "gauge",
+            "Longest time between two ticks while work waited",
+            f"{totals.tick_lag_max:.6g}",
+        ),
+    ]
+    for name, kind, text, value in rows:
+        yield from _block(f"stoker:{name}", kind, text)
+        yield f"stoker:{name} {value}"
+
+
+def _block(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if count and seconds > 0 else 0.0

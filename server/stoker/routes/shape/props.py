@@ -1,0 +1,37 @@
+"""`/props`: what is served, and the defaults of a request."""
+
+from stoker.routes.body import Json
+from stoker.routes.schema.job import Options
+from stoker.routes.service import Edge, Service
+from stoker.routes.shape.settings import generation_settings, short
+
+
+def props(service: Service, edge: Edge, media_marker: str) -> Json:
+    options = Options(
+        reasoning_format="none",
+        keep=service.defaults.keep,
+        ignore_eos=service.defaults.ignore_eos,
+        backend_sampling=service.defaults.backend_sampling,
+    )
+    settings = generation_settings(service.sampling, service.limits, options, "none")
+    return {
+        "default_generation_settings": {"params": short(settings), "n_ctx": service.context},
+        "total_slots": service.slots,
+        "model_alias": service.model,
+        "model_ftype": service.info.ftype,
+        "model_path": service.info.path,
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": media_marker,
+        "endpoint_slots": service.switches.slots,
+        "endpoint_props": service.switches.props,
+        "endpoint_metrics": service.switches.metrics,
+        "ui": edge.ui,
+        "ui_settings": {},
+        "chat_template": service.template.source,
+        "chat_template_caps": service.template.caps.as_dict(),
+        "bos_token": service.tokenizer.bos_text,
+        "eos_token": service.tokenizer.eos_text,
+        "build_info": service.build,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+    }

@@ -1,0 +1,31 @@
+"""`timings`: nine keys on every final answer, four more where speculation ran."""
+
+from stoker.core.counters import DraftSummary
+from stoker.core.timings import Timings
+from stoker.routes.body import Json
+
+
+def base(timings: Timings) -> Json:
+    return {
+        "cache_n": timings.cached,
+        "prompt_n": timings.prompt,
+        "prompt_ms": timings.prompt_ms,
+        "prompt_per_token_ms": timings.prompt_per_token_ms,
+        "prompt_per_second": timings.prompt_per_second,
+        "predicted_n": timings.predicted,
+        "predicted_ms": timings.predicted_ms,
+        "predicted_per_token_ms": timings.predicted_per_token_ms,
+        "predicted_per_second": timings.predicted_per_second,
+    }
+
+
+def final(timings: Timings, draft: DraftSummary | None) -> Json:
+    """The nine keys, and the draft keys if a verify round ran."""
+    if draft is None:
+        return base(timings)
+    return base(timings) | {
+        "draft_n": draft.proposed,
+        "draft_n_accepted": draft.accepted,
+        "draft_rounds": draft.rounds,
+        "draft_kind": draft.kind,
+    }
