@@ -2,7 +2,8 @@ from itertools import product
 
 import pytest
 
-from stoker.acceptance.select import Kind, Rule, Setting, select
+from stoker.acceptance.select import Rule, Setting, select
+from stoker.core.counters import Kind
 
 BLOCK = (Kind.MTP, Kind.DFLASH, Kind.GLIMMER)
 TABLE: dict[tuple[Kind, str], tuple[Rule | None, bool]] = {

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from routes.fakes import Bench, FakeScheduler, bench, finished, frames, message, piece, progress, says, timings
-from stoker.core.counters import DraftSummary
+from stoker.core.counters import DraftSummary, Kind
 from stoker.core.errors import ContextExceeded, ServerFault, Unavailable
 from stoker.core.events import Failed, StopType, Tokens
 from stoker.core.request import MAX_SEED, Request
 from stoker.core.work import TokenProbs
 
-DRAFT = DraftSummary("prompt-lookup", 10, 8, 3)
+DRAFT = DraftSummary(Kind.PROMPT_LOOKUP, 10, 9, 8, 3)
 NINE = [
     "cache_n",
     "prompt_n",

@@ -15,16 +15,7 @@ accept with the same probability p(d); there is nothing to opt into.
 from dataclasses import dataclass
 from enum import StrEnum
 
-
-class Kind(StrEnum):
-    """The six drafters, by the name that `draft_kind` reports."""
-
-    PROMPT_LOOKUP = "prompt-lookup"
-    DRAFT_MODEL = "draft-model"
-    MTP = "mtp"
-    DFLASH = "dflash"
-    GLIMMER = "glimmer"
-    DSPARK = "dspark"
+from stoker.core.counters import Kind
 
 
 class Setting(StrEnum):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoker.core.counters import DraftSummary
+from stoker.core.counters import DraftOff, DraftSummary
 from stoker.core.errors import ServerError
 from stoker.core.timings import Timings
 from stoker.core.work import TokenProbs
@@ -70,6 +70,10 @@ class Finished:
     has_new_line: bool
     timings: Timings
     draft: DraftSummary | None = None
+    draft_off: DraftOff | None = None
+    """Why it was not drafted; None if it was."""
+    rule: str = ""
+    """The acceptance rule of its rounds, empty if none ran."""
 
     @property
     def tokens_in_slot(self) -> int:

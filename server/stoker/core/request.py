@@ -109,6 +109,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """What a request says about drafting; by default the server decides."""
+
+    kind: str = ""
+    """A drafter's name, `none`, or empty for the server's own."""
+    most: int = -1
+    """Proposals a round may hold at most; -1 = as the drafter is set."""
+    asked: bool = False
+    """True: the request spoke of drafting itself, so its answer also says why it was not drafted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One sequence to generate. `arrived` is a stamp of `core.clock`."""
 
@@ -123,6 +135,7 @@ class Request:
     probs: int = 0
     """How many alternatives to report for each token; 0 = none."""
     post_sampling_probs: bool = False
+    speculation: Speculation = field(default_factory=Speculation)
     keep_special: bool = False
     """True: control tokens show in the text (`--special`)."""
     report: Mapping[str, object] = field(default_factory=dict[str, object])

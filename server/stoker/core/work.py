@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoker.core.request import Sampling
+from stoker.core.counters import DraftOff, Kind, RoundCount
+from stoker.core.request import Sampling, Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Join:
     sampling: Sampling
     probs: int = 0
     post_sampling_probs: bool = False
+    speculation: Speculation = Speculation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Outcome:
     """What a tick did for one sequence. `at` is the device thread's stamp of `core.clock`.
 
     `tokens` are the ids emitted (none for a prefill), `probs` go with them where asked for,
-    `processed` is the number of prompt tokens now in the slot, cached ones included.
+    `processed` is the number of prompt tokens now in the slot, cached ones included. `round` counts
+    the verify round, if one ran; `kind` is the row's drafter and `off` why it does not draft (now).
     """
 
     id: int
@@ -82,6 +85,9 @@ class Outcome:
     tokens: tuple[int, ...] = ()
     probs: tuple[TokenProbs, ...] = ()
     processed: int = 0
+    round: RoundCount | None = None
+    kind: Kind | None = None
+    off: DraftOff | None = None
     error: Exception | None = None
 
 

@@ -1,0 +1,131 @@
+"""What a drafter is: the two protocols that every kind implements, and what passes through them.
+
+A `Drafter` is stateless and shared by all requests; it drafts for all its rows in one call. A
+`DraftSession` holds everything that belongs to one request, its governor included. Proposals cost
+speed only, never tokens: under the default rule the emitted stream does not depend on them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import mlx.core as mx
+
+from stoker.acceptance.verdict import Verdict
+from stoker.core.counters import DraftOff, Kind
+from stoker.core.request import Sampling
+
+Features = Mapping[int, mx.array]
+"""Residual streams of one row behind captured layers: layer → [columns, H], on the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a drafter must be fed. Declared once, so that nobody has to probe."""
+
+    capture: tuple[int, ...] = ()
+    """Decoder layers of the target whose residual streams it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A request as a drafter learns of it. Its slot has the same number in a drafter's own caches."""
+
+    id: int
+    slot: int
+    prompt: tuple[int, ...]
+    cached: int
+    """Leading prompt tokens that the target's slot already held."""
+    sampling: Sampling
+    most: int
+    """Proposals a round may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Tokens for one row. On the device or on the host, but their number is known to the host.
+
+    `q` [n, V] is the distribution that they were drawn from, only where it was asked for; `one_hot`
+    marks a deterministic drafter, whose q is 1 on what it says.
+    """
+
+    tokens: Sequence[int] | mx.array = ()
+    """Host ids, or int32 [n]."""
+    q: mx.array | None = None
+    one_hot: bool = False
+
+    def __len__(self) -> int:
+        return self.tokens.shape[0] if isinstance(self.tokens, mx.array) else len(self.tokens)
+
+
+NOTHING = Proposal()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How proposals are drawn."""
+
+    coupled: bool = True
+    """Proposals share the target's noise (purpose 0); else they have noise of their own (purpose 1)."""
+    with_q: bool = False
+
+
+class DraftSession(Protocol):
+    """Everything a drafter knows about one request."""
+
+    @property
+    def wants_round(self) -> bool:
+        """True if it may have proposals now. Cheap, host only; asked before the next forward is built."""
+        ...
+
+    @property
+    def off(self) -> DraftOff | None:
+        """Why it does not draft at present; None while it does."""
+        ...
+
+    def read(self, stop: int, features: Features) -> None:
+        """The prompt's tokens up to `stop` have been run; `features` are those of the columns just run."""
+        ...
+
+    def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
+        """A round ended: what was emitted (all of it, plain rounds too), and the kept columns' features."""
+        ...
+
+    def close(self, keep: int) -> None:
+        """The request leaves; `keep` of its tokens stay in its slot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One row's turn to draft: at most `limit` proposals behind its anchor, the token of index `position`."""
+
+    session: DraftSession
+    anchor: int
+    position: int
+    limit: int
+    drawing: Drawing = field(default_factory=Drawing)
+
+
+class Drafter(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def needs(self) -> Needs: ...
+
+    @property
+    def width(self) -> int:
+        """Most proposals that a round can hold."""
+        ...
+
+    @property
+    def has_q(self) -> bool:
+        """True if proposals can carry their distribution (a one-hot one counts)."""
+        ...
+
+    def open(self, opening: Opening) -> DraftSession: ...
+
+    def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
+        """Proposals for each row, possibly none. Device work is built, not evaluated."""
+        ...
