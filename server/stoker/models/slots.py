@@ -5,9 +5,10 @@ up to itself (or the last `window`). Nothing is moved to take columns back: only
 to the row's length, and the next forward overwrites the rest. So padding, rejected proposals and tokens
 past an end are one thing, columns not kept.
 
-MLX updates a buffer in place only while nobody else holds it. So these caches never hand their
-buffers out for keeping, and the next forward must not be *evaluated* while this one still runs
-(building it is free): otherwise MLX copies every buffer first.
+MLX updates a buffer in place only while nobody else holds it, a task that still reads it included;
+else it copies the buffer first. So these caches never hand their buffers out for keeping. Starting the
+next forward while this one still runs is safe as far as MLX prepares fewer tasks ahead than a forward
+has: true on the CPU even for one layer (no growth measured, MLX 0.32.4), not measured on a GPU.
 """
 
 import mlx.core as mx

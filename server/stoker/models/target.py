@@ -1,8 +1,8 @@
 """The model that decides: one forward for rows at any mix of lengths, of which any number of columns is kept.
 
 Everything here runs on the device thread. Building a forward is host work and evaluates nothing; the
-caller evaluates what it needs. To overlap host and device, build the next forward while this one
-runs, and start it when this one has ended: `slots.py` says what it costs to start it earlier.
+caller evaluates what it needs. To overlap host and device, keep, then build and start the next forward
+while this one runs; `slots.py` says when that could cost a copy.
 """
 
 from collections.abc import Sequence
