@@ -49,7 +49,7 @@ def test_the_written_tokenizer_and_template_are_the_files(tmp_path: Path) -> Non
 def test_the_first_layers_make_a_smaller_model(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", sample("llama"))
     convert(str(path), tmp_path / "out", layers=1)
-    theirs = mlx_lm.load(str(tmp_path / "out"))[0]
+    theirs: Any = mlx_lm.load(str(tmp_path / "out"))[0]
     assert len(theirs.layers) == 1
     np.testing.assert_array_equal(logits(theirs), logits(load(str(path), layers=1, packed=False).model))
 
@@ -97,17 +97,21 @@ def test_smollm2_says_the_same_before_and_after(smollm2_path: Path, tmp_path: Pa
     ids = from_source(tmp_path / "out").encode(prompt, add_special=True, parse_special=True)
     assert tokenizer.encode(prompt) == ids
     ours = load(str(smollm2_path), packed=True)
-    assert _greedy(theirs, ids) == _greedy(ours.model, ids)
+    for model in (theirs, ours.model):
+        model.set_dtype(mx.float32)  # MLX multiplies float16 very slowly on a CPU
     ids = tokenizer.encode("The capital of France is")
-    assert tokenizer.decode(_greedy(theirs, ids)).startswith(" Paris")
+    said = _greedy(theirs, ids)
+    assert said == _greedy(ours.model, ids)
+    assert tokenizer.decode(said).startswith(" Paris.")
     shutil.rmtree(tmp_path / "out")
 
 
-def _greedy(model: Any, prompt: list[int], count: int = 4) -> list[int]:
+def _greedy(model: Any, prompt: list[int], count: int = 3) -> list[int]:
     cache = make_prompt_cache(model)
-    tokens, chosen = mx.array([prompt]), []
+    tokens = mx.array([prompt])
+    chosen: list[int] = []
     for _ in range(count):
         best = mx.argmax(model(tokens, cache=cache)[:, -1], axis=-1)
-        chosen.append(int(best.item()))
+        chosen += np.array(best).tolist()
         tokens = best[:, None]
     return chosen

@@ -286,6 +286,12 @@ def test_a_sentencepiece_directory_spells_as_sentencepiece(spm: tuple[Any, dict[
     assert ids == theirs.encode(TEXTS[1], add_special=False, parse_special=False)
 
 
+def test_a_directory_without_a_decoder_spells_as_sentencepiece(directory: Path) -> None:
+    document = json.loads((directory / "tokenizer.json").read_text())
+    (directory / "tokenizer.json").write_text(json.dumps({**document, "decoder": None}))
+    assert from_directory(directory).piece(10) == "Ġab".encode()
+
+
 def test_a_directory_without_a_usable_tokenizer_is_one_line(tmp_path: Path) -> None:
     for content, says in (
         (None, r"holds no tokenizer\.json"),

