@@ -188,3 +188,47 @@ def rope_factors(made: Sample) -> np.ndarray | None:
     context, factor = scaling["original_max_position_embeddings"], scaling["factor"]
     smooth = np.clip((context / wavelengths - 1.0) / (4.0 - 1.0), 0, 1)
     return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+
+
+def random_blocks(kind: Kind, rows: int, columns: int) -> np.ndarray:
+    """A weight in a K-quant format, which the package reads and cannot write: random bits, modest scales."""
+    block, width = gguf.GGML_QUANT_SIZES[kind]
+    random = np.random.default_rng(3)
+    blocks = random.integers(0, 256, (rows, columns // block, width), dtype=np.uint8)
+    scale = np.frombuffer(np.float16(0.002).tobytes(), np.uint8)
+    if kind is Kind.Q6_K:
+        blocks[..., -2:] = scale
+    else:
+        blocks[..., 0:2] = blocks[..., 2:4] = scale
+    return blocks.reshape(rows, -1)
+
+
+def write_with(
+    path: Path,
+    made: Sample,
+    part: str,
+    blocks: np.ndarray,
+    kind: Kind,
+    kinds: dict[str, Kind] | None = None,
+    *,
+    double: bool = False,
+    extra: str | None = None,
+) -> None:
+    """Like `write`, with one tensor's stored blocks, an odd metadata value or an odd tensor put in."""
+    plain = write(path.with_suffix(".plain"), made, kinds)
+    reader = gguf.GGUFReader(plain)
+    writer = gguf.GGUFWriter(path, made.architecture)
+    for key, entry in reader.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            sub = entry.types[-1] if entry.types[0] is gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(key, entry.contents(), entry.types[0], sub)
+    if double:
+        writer.add_float64("stoker.test", 0.5)
+    for tensor in reader.tensors:
+        replaced = part in tensor.name
+        writer.add_tensor(
+            tensor.name, blocks if replaced else tensor.data, raw_dtype=kind if replaced else tensor.tensor_type
+        )
+    if extra:
+        writer.add_tensor(extra, np.zeros((4, 32), np.float32))
+    finish(writer)

@@ -1,5 +1,6 @@
 """The FastAPI application around a State, and the process that serves it. Models are `host`'s business."""
 
+import asyncio
 import logging
 import signal
 import socket
@@ -24,6 +25,8 @@ from stoker.settings import Settings
 
 log = logging.getLogger(__name__)
 
+LEAVE = 2.0
+"""Seconds after the grace time in which last frames may reach their clients."""
 CLIENT_CLOSED = 499
 """Nobody reads it; it marks the request in an access log."""
 
@@ -49,6 +52,19 @@ async def _on_client_gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED)
 
 
+class _Server(uvicorn.Server):
+    """Ends running requests the way clients can understand, before uvicorn would cut their connections."""
+
+    def __init__(self, config: uvicorn.Config, host: Host) -> None:
+        super().__init__(config)
+        self._host = host
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        finishing = asyncio.create_task(self._host.finish())
+        await super().shutdown(sockets)
+        await finishing
+
+
 def serve(settings: Settings) -> int:
     """Listens, loads, answers until SIGINT or SIGTERM: the exit status. StartError where it cannot start."""
     server: uvicorn.Server | None = None
@@ -64,11 +80,11 @@ def serve(settings: Settings) -> int:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(GRACE),
+        timeout_graceful_shutdown=int(GRACE + LEAVE),
         ssl_keyfile=settings.ssl_key_file or None,
         ssl_certfile=settings.ssl_cert_file or None,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, host)
     log.info("listening on %s", _address(settings, listener))
     with _quiet_signals():
         server.run(sockets=[listener])

@@ -43,31 +43,40 @@ class Host:
             pool = ThreadPoolExecutor(self._settings.threads_http, thread_name_prefix="text")
             asyncio.get_running_loop().set_default_executor(pool)
         serving = asyncio.create_task(self._serve())
+        serving.add_done_callback(self._ended)
         try:
             yield
         finally:
             if self._scheduler is not None:
-                await self._scheduler.stop(GRACE)
+                await self._scheduler.stop()
             else:
                 serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
             self._device.close()
 
+    async def finish(self) -> None:
+        """Lets running requests end for `GRACE` seconds; whoever is not done then hears that the server ends."""
+        if self._scheduler is not None:
+            await self._scheduler.stop(GRACE)
+
     async def _serve(self) -> None:
-        try:
-            log.info(blas.load().line)
-            booted = await boot(self._settings, self._device)
-            self.state.service = _service(booted, self._settings)
-            self._scheduler = booted.scheduler
-            log.info("ready")
-            await booted.scheduler.run()
-        except StartError as error:
-            self.failure = error
+        log.info(blas.load().line)
+        booted = await boot(self._settings, self._device)
+        self.state.service = _service(booted, self._settings)
+        self._scheduler = booted.scheduler
+        log.info("ready")
+        await booted.scheduler.run()
+
+    def _ended(self, serving: asyncio.Task[None]) -> None:
+        """Says what ended the engine. Without a model the process has nothing to stay for."""
+        error = None if serving.cancelled() else serving.exception()
+        if error is None:
+            return
+        if not isinstance(error, StartError):
+            log.error("the engine has ended: %s", error, exc_info=error)
+        if self._scheduler is None:
+            self.failure = error if isinstance(error, StartError) else StartError(f"cannot start: {error}")
             self._give_up()
-        finally:
-            if self._scheduler is None and self.failure is None:
-                self.failure = StartError("the model was not loaded: see the log")
-                self._give_up()
 
 
 def _edge(settings: Settings) -> Edge:

@@ -10,7 +10,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Kind
 from mlx import nn
 
-from gguf_samples import ARCHITECTURES, VOCAB, body, finish, logits, sample, write
+from gguf_samples import ARCHITECTURES, VOCAB, body, finish, logits, random_blocks, sample, write, write_with
 from stoker.core.errors import StartError
 from stoker.models import gguf as ours
 from stoker.models.gguf_file import read_header
@@ -121,8 +121,8 @@ def test_k_quants_become_what_the_gguf_package_makes_of_them(tmp_path: Path) -> 
     """The package cannot write K-quants: random blocks with modest scales do as well."""
     made = sample("qwen3", hidden_size=256, intermediate_size=256)
     path = tmp_path / "m.gguf"
-    blocks = _random_blocks(Kind.Q6_K, rows=256, columns=256)
-    _write_with(path, made, "ffn_up", blocks, Kind.Q6_K)
+    blocks = random_blocks(Kind.Q6_K, rows=256, columns=256)
+    write_with(path, made, "ffn_up", blocks, Kind.Q6_K)
     loaded = load(str(path), packed=False)
     expected = gguf.quants.dequantize(blocks, Kind.Q6_K)
     assert np.abs(expected).max() > 0.1
@@ -134,7 +134,7 @@ def test_k_quants_become_what_the_gguf_package_makes_of_them(tmp_path: Path) -> 
 def test_in_a_mixed_file_native_formats_stay_packed(tmp_path: Path) -> None:
     made = sample("qwen3", hidden_size=256, intermediate_size=256)
     path = tmp_path / "m.gguf"
-    _write_with(path, made, "ffn_up", _random_blocks(Kind.Q4_K, 256, 256), Kind.Q4_K, {"ffn_down": Kind.Q8_0})
+    write_with(path, made, "ffn_up", random_blocks(Kind.Q4_K, 256, 256), Kind.Q4_K, {"ffn_down": Kind.Q8_0})
     loaded = load(str(path), packed=True)
     assert body(loaded).layers[0].mlp.down_proj.bits == 8
     assert isinstance(body(loaded).layers[0].mlp.up_proj, nn.Linear)
@@ -173,7 +173,7 @@ def test_a_file_with_double_metadata_is_read_although_mx_load_cannot(tmp_path: P
     path = tmp_path / "m.gguf"
     write(path, made)
     doubled = tmp_path / "double.gguf"
-    _write_with(doubled, made, "no such tensor", np.zeros(0, np.uint8), Kind.F32, double=True)
+    write_with(doubled, made, "no such tensor", np.zeros(0, np.uint8), Kind.F32, double=True)
     assert not is_native(read_header(doubled))
     np.testing.assert_allclose(logits(load(str(doubled), packed=False).model), logits(made.model), rtol=1e-4, atol=1e-4)
 
@@ -235,7 +235,7 @@ def test_mixture_files_and_partial_rotation_are_refused(tmp_path: Path) -> None:
 def test_a_tensor_that_no_family_has_is_named(tmp_path: Path) -> None:
     made = sample("llama")
     path = tmp_path / "m.gguf"
-    _write_with(path, made, "no such tensor", np.zeros(0, np.uint8), Kind.F32, extra="blk.0.odd.weight")
+    write_with(path, made, "no such tensor", np.zeros(0, np.uint8), Kind.F32, extra="blk.0.odd.weight")
     with pytest.raises(StartError, match=r"tensor blk\.0\.odd\.weight is unknown in llama models"):
         load(str(path))
 
@@ -262,46 +262,3 @@ def test_the_vocabulary_that_was_written_is_the_tokenizers(tmp_path: Path) -> No
     assert tokenizer.vocab == VOCAB
     assert tokenizer.encode("ab ab", add_special=False, parse_special=True) == [64, 65, VOCAB - 4]
     assert gguf.GGUFReader(path).fields["tokenizer.ggml.bos_token_id"].contents() == tokenizer.bos
-
-
-def _random_blocks(kind: Kind, rows: int, columns: int) -> np.ndarray:
-    block, width = gguf.GGML_QUANT_SIZES[kind]
-    random = np.random.default_rng(3)
-    blocks = random.integers(0, 256, (rows, columns // block, width), dtype=np.uint8)
-    scale = np.frombuffer(np.float16(0.002).tobytes(), np.uint8)
-    if kind is Kind.Q6_K:
-        blocks[..., -2:] = scale
-    else:
-        blocks[..., 0:2] = blocks[..., 2:4] = scale
-    return blocks.reshape(rows, -1)
-
-
-def _write_with(
-    path: Path,
-    made: Any,
-    part: str,
-    blocks: np.ndarray,
-    kind: Kind,
-    kinds: dict[str, Kind] | None = None,
-    *,
-    double: bool = False,
-    extra: str | None = None,
-) -> None:
-    """Like `write`, with one tensor's stored blocks, an odd metadata value or an odd tensor put in."""
-    plain = write(path.with_suffix(".plain"), made, kinds)
-    reader = gguf.GGUFReader(plain)
-    writer = gguf.GGUFWriter(path, made.architecture)
-    for key, entry in reader.fields.items():
-        if not key.startswith("GGUF.") and key != "general.architecture":
-            sub = entry.types[-1] if entry.types[0] is gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(key, entry.contents(), entry.types[0], sub)
-    if double:
-        writer.add_float64("stoker.test", 0.5)
-    for tensor in reader.tensors:
-        replaced = part in tensor.name
-        writer.add_tensor(
-            tensor.name, blocks if replaced else tensor.data, raw_dtype=kind if replaced else tensor.tensor_type
-        )
-    if extra:
-        writer.add_tensor(extra, np.zeros((4, 32), np.float32))
-    finish(writer)

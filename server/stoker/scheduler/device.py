@@ -2,11 +2,16 @@
 
 MLX 0.32 binds arrays that are built lazily to the thread that built them, so loading, ticks and
 freeing share this one thread (architecture, "Threads").
+
+The thread is never ended, only left idle. MLX keeps Python objects (its compiled functions) in storage
+of the thread, and frees them, with the interpreter's lock, when the operating system ends the thread.
+Before Python 3.13 a join returns earlier than that, so an interpreter that ends right after it is met
+half-closed, and the process aborts. A daemon that sleeps is not woken by the end of the process.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -32,18 +37,20 @@ class Runner(Protocol):
 
 class Device:
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="device")
+        # An event loop brings the queue of calls, and carries their exceptions across.
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="device", daemon=True).start()
 
     async def run(self, call: Callable[[], T]) -> Ran[T]:
         """Runs `call` on the device thread; its exceptions come back here."""
 
-        def timed() -> Ran[T]:
+        async def timed() -> Ran[T]:
             started = clock.now()
             result = call()
             return Ran(result, started, clock.now())
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, timed)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(timed(), self._loop))
 
     def close(self) -> None:
-        """Waits for the call in flight and ends the thread."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Waits for the calls that were made."""
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result()
