@@ -7,7 +7,7 @@ speed only, never tokens: under the default rule the emitted stream does not dep
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import mlx.core as mx
 
@@ -56,6 +56,17 @@ class Proposal:
 
     def __len__(self) -> int:
         return self.tokens.shape[0] if isinstance(self.tokens, mx.array) else len(self.tokens)
+
+    def on_host(self) -> "Proposal":
+        """The same with host ids: a synchronisation where they are on the device."""
+        if not isinstance(self.tokens, mx.array):
+            return self
+        return Proposal(tuple(cast("list[int]", self.tokens.tolist())), self.q, self.one_hot)
+
+    def first(self, n: int) -> "Proposal":
+        """The first n proposals."""
+        q = None if self.q is None else self.q[:n]
+        return self if n >= len(self) else Proposal(self.tokens[:n], q, self.one_hot)
 
 
 NOTHING = Proposal()
