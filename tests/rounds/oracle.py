@@ -33,6 +33,9 @@ class OracleSession:
     def off(self) -> DraftOff | None:
         return None
 
+    def reach(self, limit: int) -> Sequence[float]:
+        return [1.0] * min(limit, self.most)
+
     def read(self, stop: int, features: Features) -> None:
         pass
 

@@ -47,5 +47,6 @@ def test_nothing_is_found_in_a_text_without_repeats() -> None:
 def test_impossible_sizes_are_refused(wrong: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="n-grams"):
         Sizes(*wrong)
-    with pytest.raises(ValueError, match="at least 1"):
-        Sizes(most=0)
+    for most in (0, 65):
+        with pytest.raises(ValueError, match="proposals"):
+            Sizes(most=most)

@@ -14,7 +14,6 @@ from stoker.models.slots import STEP, SlotKV
 from stoker.models.span import Span
 from stoker.models.taps import Record
 
-
 Contents = list[tuple[mx.array | None, mx.array | None]]
 """Keys and values by layer. Whoever holds them makes the next write copy the buffers."""
 

@@ -201,7 +201,7 @@ class Verification:
         self._before = None
 
     def revoke(self) -> None:
-        """As if it had never been built, so that a later forward does not compute it. RuntimeError if that is too late."""
+        """As if it had never been built, so that no later forward computes it. RuntimeError if that is too late."""
         if self._before is None or not self._target.is_newest(self._turn):
             raise RuntimeError("this forward cannot be taken back any more")
         self._target.restore(self._before)

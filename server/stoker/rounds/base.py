@@ -25,6 +25,8 @@ class Needs:
 
     capture: tuple[int, ...] = ()
     """Decoder layers of the target whose residual streams it reads."""
+    forwards: bool = False
+    """True: it runs a network, whose time is part of the tick's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,10 @@ class DraftSession(Protocol):
     @property
     def off(self) -> DraftOff | None:
         """Why it does not draft at present; None while it does."""
+        ...
+
+    def reach(self, limit: int) -> Sequence[float]:
+        """For each proposal that it could make now, at most `limit`: the probability that it is accepted. Host only."""
         ...
 
     def read(self, stop: int, features: Features) -> None:

@@ -23,6 +23,7 @@ from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target, Verification
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
+from stoker.rounds.budget import Acceptance
 
 LONGEST_DEBT = 64
 """Owed tokens that a drafting forward may run; more are run down before it."""
@@ -41,6 +42,7 @@ class ModelSession:
     most: int
     held: int
     """Columns of the slot that hold the sequence's tokens, from the first on."""
+    acceptance: Acceptance
     chained: int = 0
     """Columns behind them that hold proposals."""
 
@@ -51,6 +53,9 @@ class ModelSession:
     @property
     def off(self) -> DraftOff | None:
         return None
+
+    def reach(self, limit: int) -> Sequence[float]:
+        return self.acceptance.reach(min(limit, self.most))
 
     @property
     def owed(self) -> list[int]:
@@ -64,6 +69,8 @@ class ModelSession:
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         self.tokens += verdict.emitted
+        if proposed:
+            self.acceptance.observe(verdict.tested, verdict.accepted)
         right = min(verdict.accepted, self.chained)
         if right < self.chained:
             self.model.truncate(self.slot, self.held + right)
@@ -101,6 +108,8 @@ class DraftModel:
             raise StartError("the draft model keeps a recurrent state, which cannot be cut: choose an attention model")
         self._model, self._most, self._least_p = model, most, least_p
         self._sampler = Sampler(model.vocab, [])
+        self._acceptance = Acceptance()
+        """Shared by all requests: how a pair of models agrees is the budget's memory."""
 
     @property
     def kind(self) -> Kind:
@@ -108,7 +117,7 @@ class DraftModel:
 
     @property
     def needs(self) -> Needs:
-        return Needs()
+        return Needs(forwards=True)
 
     @property
     def width(self) -> int:
@@ -124,7 +133,8 @@ class DraftModel:
         if held < have:
             self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
-        return ModelSession(self._model, opening.slot, list(opening.prompt), draws, opening.most, held)
+        tokens = list(opening.prompt)
+        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self._acceptance)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]

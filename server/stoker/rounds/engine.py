@@ -47,7 +47,7 @@ class Engine:
         self._target, self._sampler, self._ends = target, sampler, ends
         self._speculator = speculator or Speculator()
         self._rows: dict[int, Row] = {}
-        self._flight: Round | None = None
+        self._flight: Round | Broken | None = None
         self._following: Round | None = None
         """Built behind the round in flight, not started."""
         self._plain_rounds = 0
@@ -166,6 +166,9 @@ class Engine:
             return self._alone(alive, emitted)
         if not flight.plain:
             flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
+        rows = [self._rows[id] for id in flight.ids if id in self._rows]
+        drafted = [row for row in alive if emitted[row.id].proposed]
+        self._speculator.landed(rows, drafted, flight.width, clock.now() - flight.started)
         return self._absorb(flight, alive, emitted)
 
     def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:

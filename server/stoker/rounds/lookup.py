@@ -12,6 +12,7 @@ from stoker.acceptance.governor import Governor
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
+from stoker.rounds.budget import Acceptance
 from stoker.rounds.ngrams import Ngrams, Sizes
 
 
@@ -22,6 +23,7 @@ class LookupSession:
         self._most, self._governor = opening.most, governor
         self._index = Ngrams(sizes, opening.prompt)
         self._found = self._index.look_up()
+        self._acceptance = Acceptance()
 
     @property
     def wants_round(self) -> bool:
@@ -30,6 +32,9 @@ class LookupSession:
     @property
     def off(self) -> DraftOff | None:
         return DraftOff.DOES_NOT_PAY if self._governor.paused else None
+
+    def reach(self, limit: int) -> Sequence[float]:
+        return self._acceptance.reach(len(self.propose(limit)))
 
     def propose(self, limit: int) -> Proposal:
         return Proposal(tuple(self._found[: min(limit, self._most, self._governor.width)]), one_hot=True)
@@ -40,10 +45,17 @@ class LookupSession:
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         if proposed:
             self._governor.observe(verdict.accepted)
-        elif self._governor.paused:
-            self._governor.passed(_leading_matches(self._found, verdict.emitted))
+            self._acceptance.observe(verdict.tested, verdict.accepted)
+        elif self._found:
+            self._shadow(verdict.emitted)
         self._index.extend(verdict.emitted)
         self._found = self._index.look_up()
+
+    def _shadow(self, emitted: Sequence[int]) -> None:
+        """A plain round although something was found: was it right? The budget and a paused governor listen."""
+        matches = _leading_matches(self._found, emitted)
+        self._acceptance.observe(min(len(self._found), matches + 1, len(emitted)), matches)
+        self._governor.passed(matches)
 
     def close(self, keep: int) -> None:
         """Nothing outlives the request."""

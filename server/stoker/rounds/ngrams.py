@@ -7,7 +7,7 @@ those of a scan. Source: spec/drafters.md section 14.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LARGEST = 16
+LARGEST, LONGEST_COPY = 16, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Sizes:
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest <= LARGEST:
             raise ValueError(f"n-grams of {self.shortest} to {self.longest} tokens: 1 to {LARGEST} are possible")
-        if self.most < 1 or self.hits < 1:
-            raise ValueError(f"{self.most} proposals and {self.hits} hits: both must be at least 1")
+        if not 1 <= self.most <= LONGEST_COPY or self.hits < 1:
+            raise ValueError(f"{self.most} proposals after {self.hits} hits: 1 to {LONGEST_COPY} after 1 or more")
 
 
 class Ngrams:

@@ -47,7 +47,7 @@ def ask(sampler: Sampler, row: Row, logits: mx.array, finals: mx.array, start: i
 def ask_rejection(
     sampler: Sampler, row: Row, logits: mx.array, finals: mx.array, drafted: mx.array, start: int
 ) -> Reported:
-    """The same under modified rejection, where an accepted proposal need not be the column's choice. `drafted` [k - 1]."""
+    """Under modified rejection an accepted proposal need not be the column's choice. `drafted` int32 [k - 1]."""
     best = _report(sampler, row, logits, finals, start, ())
     return Reported(best, _report(sampler, row, logits[:-1], drafted, start, ()))
 

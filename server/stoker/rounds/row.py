@@ -17,6 +17,8 @@ class Drafting:
     kind: Kind | None = None
     rule: Rule = Rule.MATCH
     off: DraftOff | None = DraftOff.NO_DRAFTER
+    parked: bool = False
+    """True while the budget says that drafting does not pay."""
 
     @property
     def wants_round(self) -> bool:
@@ -25,7 +27,9 @@ class Drafting:
     @property
     def reason(self) -> DraftOff | None:
         """Why the row does not draft at present."""
-        return self.off if self.session is None else self.session.off
+        if self.session is None:
+            return self.off
+        return DraftOff.DOES_NOT_PAY if self.parked else self.session.off
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
 from stoker.core.work import Join
 from stoker.rounds.base import NOTHING, Ask, Drafter, Drawing, Features, Opening, Proposal
+from stoker.rounds.budget import Budget, Offer
 from stoker.rounds.guard import Fault, guard
 from stoker.rounds.row import Drafting, Row
 from stoker.rounds.step import Emitted
@@ -35,6 +36,8 @@ class Speculation:
     """A shorter proposal is not verified (`--spec-draft-n-min`)."""
     widest: Callable[[int], int] = field(default=lambda width: width)
     """The widest forward, in columns, that is exact enough and not above the given width."""
+    budget: Budget | None = None
+    """None: every proposal is verified, whatever it costs."""
 
 
 class Speculator:
@@ -108,12 +111,48 @@ class Speculator:
         """Proposals for each row of the next round, most of them empty. `left`: tokens a row may still emit, by id."""
         limits = {row.id: self._limit(row, left[row.id]) for row in rows}
         asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
+        width = self._width(len(rows), asking, limits)
         proposals: dict[int, Proposal] = {}
-        for kind in {row.drafting.kind: None for row in asking}:
-            mine = [row for row in asking if row.drafting.kind is kind]
-            if kind is not None:
-                proposals |= self._ask(self._how.drafters[kind], mine, limits)
+        if width > 1:
+            limits = {id: min(limit, width - 1) for id, limit in limits.items()}
+            for kind in {row.drafting.kind: None for row in asking}:
+                mine = [row for row in asking if row.drafting.kind is kind]
+                if kind is not None:
+                    proposals |= self._ask(self._how.drafters[kind], mine, limits)
         return self._fitted([proposals.get(row.id, NOTHING) for row in rows])
+
+    def company(self, rows: Sequence[Row]) -> str:
+        """The drafters whose forwards a tick of these rows contains, by name."""
+        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
+        return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
+
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, seconds: float) -> None:
+        """A round of all these rows took so long, from its start to its reading."""
+        budget = self._how.budget
+        if budget is None:
+            return
+        budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
+        parked = [row for row in rows if row.drafting.parked]
+        if parked:
+            budget.waited(self.company(parked), seconds)
+
+    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
+        """How wide the tick may be, in columns."""
+        budget = self._how.budget
+        if not asking:
+            return 1
+        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
+        most = self._how.widest(1 + max(len(offer.reach) for offer in offers))
+        if budget is None or most <= 1:
+            return most
+        widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
+        company = self.company(asking)
+        chosen = budget.choose(rows, offers, widths, company).width
+        for row in asking:
+            row.drafting.parked = chosen == 1
+        if chosen == 1 and budget.may_probe(company, rows, widths[0]):
+            return widths[0]
+        return chosen
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
         asks = [
@@ -130,9 +169,7 @@ class Speculator:
         least = max(self._how.least, 1)
         # Penalties look at the proposals before a column, on the host: such a row costs a second synchronisation.
         return {
-            row.id: it.on_host() if row.feedback else it
-            for row, it in zip(rows, made, strict=True)
-            if len(it) >= least
+            row.id: it.on_host() if row.feedback else it for row, it in zip(rows, made, strict=True) if len(it) >= least
         }
 
     def _drawing(self, row: Row) -> Drawing:
@@ -144,7 +181,7 @@ class Speculator:
         return min(left, self._context - row.position) - 1
 
     def _fitted(self, proposals: list[Proposal]) -> list[Proposal]:
-        """The proposals cut to a width that is exact enough."""
+        """The proposals cut to a width that is exact enough: a drafter may have made fewer than it offered."""
         width = 1 + max((len(it) for it in proposals), default=0)
         most = self._how.widest(width) - 1
         return proposals if most >= width - 1 else [it.first(most) for it in proposals]

@@ -15,6 +15,7 @@ import mlx.core as mx
 from stoker.acceptance.rules import match, modified_rejection
 from stoker.acceptance.select import Rule
 from stoker.acceptance.verdict import Verdict
+from stoker.core import clock
 from stoker.core.counters import RoundCount
 from stoker.core.work import TokenProbs
 from stoker.models.rejection import Terms, terms
@@ -68,6 +69,7 @@ class Round:
     ) -> None:
         """Builds the forward. `behind`: the plain round whose unread tokens are the anchors of turns without one."""
         self._turns = tuple(turns)
+        self.started = clock.now()
         self.ids = tuple(turn.row.id for turn in turns)
         self.width = 1 + max(len(turn.proposal) for turn in turns)
         self._columns = _columns(turns, self.width, behind)
@@ -105,6 +107,7 @@ class Round:
     def start(self) -> None:
         """Queues the computation without waiting for it."""
         self._seen.commit_to()
+        self.started = clock.now()
         mx.async_eval(*self._arrays)
 
     def wait(self) -> None:
@@ -190,6 +193,8 @@ def _columns(turns: Sequence[Turn], width: int, behind: Round | None) -> mx.arra
 
 def _padded(turn: Turn, width: int) -> mx.array:
     """One row's columns, int32 [w]."""
-    parts = [mx.array([turn.anchor], mx.int32), mx.array(turn.proposal.tokens, mx.int32)]
+    tokens = turn.proposal.tokens
+    drafted = tokens if isinstance(tokens, mx.array) else mx.array(list(tokens), mx.int32)
+    parts = [mx.array([turn.anchor], mx.int32), drafted.astype(mx.int32)]
     pad = width - 1 - len(turn.proposal)
     return mx.concatenate([*parts, mx.zeros((pad,), mx.int32)] if pad else parts)
