@@ -55,6 +55,9 @@ def _timings(timings: dict[str, Any], path: str) -> Iterator[Broken]:
     draft = _numbers(timings, "draft_n", "draft_n_accepted")
     if draft and len(draft) == 2 and not 0 < draft[0] >= draft[1]:
         yield f"{path}.draft_n_accepted", f"at most draft_n = {draft[0]}", draft[1]
+    rounds = _numbers(timings, "draft_n", "draft_rounds")
+    if rounds and len(rounds) == 2 and not 1 <= rounds[1] <= rounds[0]:
+        yield f"{path}.draft_rounds", f"at least 1 and at most draft_n = {rounds[0]}", rounds[1]
 
 
 def _totals(value: dict[str, Any], path: str, ctx: Context) -> Iterator[Broken]:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from stoker.core.work import Outcome, Plan
+from stoker.core.counters import DraftOff, Kind, RoundCount
+from stoker.core.work import Join, Outcome, Plan
 from stoker.scheduler.device import Ran
 
 T = TypeVar("T")
@@ -44,11 +45,27 @@ def successor(prompt: Sequence[int], n: int) -> int:
 
 
 @dataclass
+class FakeDrafter:
+    """Proposes `width` tokens a round, as far as the budget goes; `accepts` says how many of round n are right.
+
+    A negative number takes a plain step instead. `off` is the reason while a row takes plain steps.
+    """
+
+    kind: Kind = Kind.PROMPT_LOOKUP
+    width: int = 3
+    accepts: Callable[[int], int] = lambda _: 3
+    off: DraftOff | None = None
+
+
+@dataclass
 class FakeRow:
     prompt: tuple[int, ...]
     slot: int
     processed: int
     emitted: int = 0
+    off: DraftOff | None = None
+    """Why the row never drafts."""
+    rounds: int = 0
 
 
 @dataclass
@@ -56,12 +73,14 @@ class FakeEngine:
     """Answers plans as the real engine does, from a table instead of a model.
 
     `model(prompt, n)` is the n-th token; `faults` maps a request id to the error its next step
-    raises; `step_seconds` and `token_seconds` move the clock.
+    raises; `step_seconds` and `token_seconds` move the clock. With a `drafter`, rows emit several
+    tokens a step; like the real engine's, its rounds stay inside the budget. It knows no end tokens.
     """
 
     clock: FakeClock = field(default_factory=FakeClock)
     model: Callable[[Sequence[int], int], int] = successor
     faults: dict[int, Exception] = field(default_factory=dict[int, Exception])
+    drafter: FakeDrafter | None = None
     step_seconds: float = 0.01
     token_seconds: float = 0.001
     plans: list[Plan] = field(default_factory=list[Plan])
@@ -80,7 +99,7 @@ class FakeEngine:
             assert join.slot not in {row.slot for row in self.rows.values()}, "a slot holds one row"
             assert join.cached <= self.content.get(join.slot, 0), "only columns that exist are reused"
             assert join.cached < len(join.prompt)
-            self.rows[join.id] = FakeRow(join.prompt, join.slot, join.cached)
+            self.rows[join.id] = FakeRow(join.prompt, join.slot, join.cached, off=self._off(join))
         outcomes: list[Outcome] = []
         if plan.prefill:
             parts = [work.stop - self.rows[work.id].processed for work in plan.prefill]
@@ -103,6 +122,29 @@ class FakeEngine:
             del self.rows[id]
             self.content[row.slot] = 0
             return Outcome(id, self.clock(), error=self.faults.pop(id))
-        token = self.model(row.prompt, row.emitted)
-        row.emitted += 1
-        return Outcome(id, self.clock(), tokens=(token,))
+        count = self._propose(row, remaining)
+        emitted = 1 + (count.accepted if count else 0)
+        tokens = tuple(self.model(row.prompt, row.emitted + n) for n in range(emitted))
+        row.emitted += emitted
+        if self.drafter is None or row.off is not None:
+            return Outcome(id, self.clock(), tokens=tokens, off=row.off)
+        off, rule = (None, "greedy-argmax") if count else (self.drafter.off, "")
+        return Outcome(id, self.clock(), tokens=tokens, round=count, kind=self.drafter.kind, off=off, rule=rule)
+
+    def _propose(self, row: FakeRow, remaining: int) -> RoundCount | None:
+        if self.drafter is None or row.off is not None:
+            return None
+        proposed = min(self.drafter.width, remaining - 1)
+        accepted = min(self.drafter.accepts(row.rounds), proposed)
+        row.rounds += 1
+        if proposed < 1 or accepted < 0:
+            return None
+        return RoundCount(proposed, accepted + (accepted < proposed), accepted)
+
+    def _off(self, join: Join) -> DraftOff | None:
+        wish = join.speculation
+        if wish.disabled:
+            return DraftOff.DISABLED
+        if self.drafter is None or wish.kind not in ("", self.drafter.kind):
+            return DraftOff.NO_DRAFTER
+        return DraftOff.SAMPLER if join.sampling.stateful else None

@@ -21,10 +21,16 @@ STARTS = {
     "-m DIR --chat-template-file {t} --metrics --slots --props --no-ui --verbose": "",
     "-m DIR --log-file {f} --log-timestamps --ssl-key-file k --ssl-cert-file c --timeout 600 --threads-http 8": "",
     "-m DIR --cache-reuse 256 --mlock --no-mmap -b 2048 -ub 512": "--cache-reuse --mlock --no-mmap",
+    "-hf org/repo -md DIR --spec-type draft-simple --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "",
+    "-hf org/repo -md DIR -ngld 99": "-ngld",
+    "-m DIR --spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7": "",
+    "-m DIR --draft-kind prompt-lookup --no-prompt-lookup-adaptive --accept-rule stochastic": "",
+    "-m DIR --draft-model DIR --draft-coupling off --exactness bitwise --spec-draft-p-min 0.75": "",
 }
 NOT_BUILT_YET = {
-    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "-md",
+    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "--spec-type",
     "-hf org/repo --spec-type draft-mtp --spec-draft-n-max 3": "--spec-type",
+    "-m DIR --draft-kind dflash -md DIR": "--draft-kind",
     "-m DIR --chat-template-file {t} --reasoning-format deepseek --metrics --slots": "--reasoning-format",
     "-m DIR --cache-reuse 256 --slot-save-path d --lora a --mlock --no-mmap -b 2048 -ub 512": "--slot-save-path",
     "-m DIR --lora a": "--lora",

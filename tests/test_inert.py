@@ -49,24 +49,13 @@ def test_a_single_refused_value_of_a_warned_option_is_named_with_it() -> None:
         judged("-ctk", "q8_0")
 
 
-@pytest.mark.parametrize(
-    "words", [("--spec-type", "none"), ("--spec-type", "ngram-mod,none"), ("--draft-kind", "none")]
-)
-def test_speculation_that_is_off_is_fine(words: tuple[str, ...]) -> None:
-    assert judged(*words) == ()
-
-
-@pytest.mark.parametrize(
-    "words", [("--spec-type", "draft-mtp"), ("-md", "DIR"), ("--draft-model", "DIR"), ("--draft-kind", "dflash")]
-)
-def test_a_drafter_is_refused_by_name_until_it_is_built(words: tuple[str, ...]) -> None:
-    with pytest.raises(StartError, match=f"^{words[0]} cannot be honoured: speculative decoding is not built yet"):
-        judged(*words)
-
-
-def test_an_unknown_kind_of_speculation_has_upstreams_message() -> None:
-    with pytest.raises(StartError, match=r"unknown speculative type: draft-magic$"):
-        judged("--spec-type", "draft-mtp,draft-magic")
+def test_the_sizes_of_an_n_gram_kind_that_is_not_built_are_warned_about() -> None:
+    assert judged("--spec-ngram-mod-n-min", "48") == ()
+    assert judged("--spec-ngram-map-k-size-n", "8") == (
+        "--spec-ngram-map-k-size-n has no effect: that kind of n-gram lookup is not built yet",
+    )
+    with pytest.raises(StartError, match=r"^--spec-default cannot be honoured: ngram-mod is not built yet"):
+        judged("--spec-default")
 
 
 def test_a_value_of_two_words_takes_both() -> None:

@@ -1,19 +1,25 @@
 """Boot: the only place that knows both sides of the thread boundary. Loads the model and wires the parts."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker import blas
 from stoker.core import clock
 from stoker.core.errors import StartError
 from stoker.core.info import ModelInfo
 from stoker.core.work import Traits
 from stoker.models import fetch, hub
+from stoker.models.exactness_store import Store, subject
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
+from stoker.options.drafting import Drafting
+from stoker.rounds.assembly import Assembled, assemble
 from stoker.rounds.engine import Engine
+from stoker.rounds.speculator import Speculator
 from stoker.rounds.warmup import warm_up
 from stoker.scheduler.device import Device
 from stoker.scheduler.scheduler import Policy, Scheduler, Vocabulary
@@ -37,6 +43,8 @@ class Booted:
     slots: int
     context: int
     """Tokens that one slot holds."""
+    about: Mapping[str, object]
+    """What `/props` says of drafting beside the command line's own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ class _Machine:
     loaded: Loaded
     tokenizer: Tokenizer
     traits: Traits
+    assembled: Assembled
 
 
 async def boot(settings: Settings, device: Device) -> Booted:
@@ -69,7 +78,8 @@ async def boot(settings: Settings, device: Device) -> Booted:
         "loaded %s: %s %s, weights %s, %d slots of %d tokens, in %.1f s",
         info.path, info.family, info.ftype, machine.loaded.weights, traits.slots, traits.context, clock.now() - begun,
     )  # fmt: skip
-    return Booted(scheduler, tokenizer, machine.loaded.template, info, traits.slots, traits.context)
+    about = _about(machine.assembled)
+    return Booted(scheduler, tokenizer, machine.loaded.template, info, traits.slots, traits.context, about)
 
 
 def _build(settings: Settings) -> _Machine:
@@ -77,18 +87,34 @@ def _build(settings: Settings) -> _Machine:
     tokenizer = from_source(loaded.tokenizer)
     target = _target(loaded, settings)
     sampler = Sampler(target.vocab, tokenizer.pieces)
-    engine = Engine(target, sampler)
     if settings.warmup:
         warm_up(target, sampler)
-    return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent))
+    store = Store(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider() or ""))
+    assembled = assemble(settings.drafting(), target, store, find=lambda drafting: _draft_path(drafting, settings))
+    engine = Engine(target, sampler, tokenizer.end_ids, Speculator(assembled.speculation, target.context))
+    return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent), assembled)
+
+
+def _about(assembled: Assembled) -> dict[str, object]:
+    exactness = assembled.exactness
+    return {} if exactness is None else {"exactness": exactness.describe()}
+
+
+def _draft_path(drafting: Drafting, settings: Settings) -> Path:
+    if drafting.model:
+        return Path(drafting.model)
+    return hub.fetch(drafting.repo, hub=_hub(settings))
+
+
+def _hub(settings: Settings) -> hub.Hub:
+    return hub.Hub(token=settings.hf_token or None, offline=settings.offline)
 
 
 def _model_path(settings: Settings) -> Path:
     if settings.model:
         return Path(settings.model)
     if settings.hf_repo:
-        access = hub.Hub(token=settings.hf_token or None, offline=settings.offline)
-        return hub.fetch(settings.hf_repo, file=settings.hf_file or None, hub=access)
+        return hub.fetch(settings.hf_repo, file=settings.hf_file or None, hub=_hub(settings))
     return fetch.default_model(Path(settings.cache_dir).expanduser())
 
 

@@ -93,6 +93,7 @@ def _edge(settings: Settings) -> Edge:
 
 def _service(booted: Booted, settings: Settings) -> Service:
     source = resolve(settings.chat_template) if settings.chat_template else booted.template
+    drafting = settings.drafting()
     return Service(
         scheduler=booted.scheduler,
         tokenizer=booted.tokenizer,
@@ -107,6 +108,8 @@ def _service(booted: Booted, settings: Settings) -> Service:
         sampling=settings.sampling(),
         limits=Limits(predict=settings.n_predict, stop=settings.stop),
         defaults=_defaults(settings),
+        speculative_types=drafting.types,
+        about={**drafting.about(), **booted.about},
         switches=Switches(
             slots=settings.slots, props=settings.props, metrics=settings.metrics, slots_debug=settings.slots_debug
         ),

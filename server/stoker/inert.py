@@ -48,19 +48,6 @@ def _removed(spellings: str, successor: str, env: str = "") -> Row:
     return Row(option=option, why=f"the argument has been removed. use {successor}", removed=True)
 
 
-def _spec_types(text: str) -> tuple[str, ...]:
-    """The kinds in order; `none` anywhere clears the list."""
-    names = readers.comma_list(text)
-    if unknown := [name for name in names if name not in SPEC_TYPES]:
-        raise StartError(f"--spec-type: unknown speculative type: {unknown[0]}")
-    return () if "none" in names else names
-
-
-SPEC_TYPES = (
-    *("none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark"),
-    *("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"),
-)
-_KINDS = ("auto", "none", "dflash", "dspark", "glimmer", "mtp", "prompt-lookup", "draft-model")
 _PACKED = ("q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 _KV = Choice(("f32", "f16", "bf16", *_PACKED))
 
@@ -78,11 +65,11 @@ _LOADING = "MLX reads the weights its own way"
 _DTYPE = "the KV cache has the model's own type"
 _UNPACKED = "a quantised KV cache is not built yet; give f16"
 _CACHE = "not built yet; results are the same without it"
-_NO_DRAFT = "nothing drafts yet"
+_OTHER_NGRAM = "that kind of n-gram lookup is not built yet"
 _NO_EYES = "there is no image or audio input"
 _NO_ROUTER = "there is no router"
 _NO_UI = "the page at / has no settings"
-_SPEC = "speculative decoding is not built yet; leave it out"
+_LOOKUP_FILE = "lookup caches in files are not built yet; leave it out"
 _THINK = "reasoning is not built yet; leave it out, thoughts then stay in the content"
 _GRAMMAR = "constrained answers are not built yet; leave it out"
 _LORA = "adapters are not built yet; serve a merged model with -m"
@@ -97,12 +84,12 @@ _ROUTER = "the router is not built yet; start one server for each model"
 
 
 def _ngram_rows() -> Iterable[Row]:
-    """The widths of the n-gram kinds; harmless alone, as nothing drafts."""
+    """The widths of the n-gram kinds that `--spec-type` refuses; harmless alone."""
     for name, default in (("n-min", 48), ("n-max", 64), ("n-match", 24)):
-        yield _warn(f"--spec-ngram-mod-{name}", _COUNT, _NO_DRAFT, default)
-    for kind in ("simple", "map-k", "map-k4v"):
+        yield _warn(f"--spec-ngram-mod-{name}", _COUNT, _OTHER_NGRAM, default)
+    for kind in ("map-k", "map-k4v"):
         for name, default in (("size-n", 12), ("size-m", 48), ("min-hits", 1)):
-            yield _warn(f"--spec-ngram-{kind}-{name}", _COUNT, _NO_DRAFT, default)
+            yield _warn(f"--spec-ngram-{kind}-{name}", _COUNT, _OTHER_NGRAM, default)
 
 
 TABLE: tuple[Row, ...] = (
@@ -218,7 +205,7 @@ TABLE: tuple[Row, ...] = (
         _warn(
             "--spec-draft-type-k -ctkd --cache-type-k-draft",
             _KV,
-            _NO_DRAFT,
+            _DTYPE,
             "f16",
             env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K",
         ),
@@ -229,16 +216,15 @@ TABLE: tuple[Row, ...] = (
         _warn(
             "--spec-draft-type-v -ctvd --cache-type-v-draft",
             _KV,
-            _NO_DRAFT,
+            _DTYPE,
             "f16",
             env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V",
         ),
         _UNPACKED,
         *_PACKED,
     ),
-    _refuse("-lcs --lookup-cache-static", _FILE, _SPEC),
-    _refuse("-lcd --lookup-cache-dynamic", _FILE, _SPEC),
-    _refuse("--spec-draft-hf -hfd -hfrd --hf-repo-draft", _TEXT, _SPEC, env="LLAMA_ARG_SPEC_DRAFT_HF_REPO"),
+    _refuse("-lcs --lookup-cache-static", _FILE, _LOOKUP_FILE),
+    _refuse("-lcd --lookup-cache-dynamic", _FILE, _LOOKUP_FILE),
     _warn("--spec-draft-threads -td --threads-draft", Whole(-1), _THREADS),
     _warn("--spec-draft-threads-batch -tbd --threads-batch-draft", Whole(-1), _THREADS),
     _warn("--spec-draft-cpu-mask -Cd --cpu-mask-draft", _TEXT, _THREADS),
@@ -258,8 +244,6 @@ TABLE: tuple[Row, ...] = (
         _PLACE,
         env="LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE",
     ),
-    _warn("--spec-draft-n-max", _COUNT, _NO_DRAFT, 3, env="LLAMA_ARG_SPEC_DRAFT_N_MAX"),
-    _warn("--spec-draft-n-min", _COUNT, _NO_DRAFT, 0, env="LLAMA_ARG_SPEC_DRAFT_N_MIN"),
     _warn(
         "--spec-draft-p-split --draft-p-split",
         Real(0, 1),
@@ -267,7 +251,6 @@ TABLE: tuple[Row, ...] = (
         0.1,
         env="LLAMA_ARG_SPEC_DRAFT_P_SPLIT",
     ),
-    _warn("--spec-draft-p-min --draft-p-min", Real(0, 1), _NO_DRAFT, 0, env="LLAMA_ARG_SPEC_DRAFT_P_MIN"),
     _warn(
         "--spec-draft-backend-sampling",
         Pair(("--no-spec-draft-backend-sampling",)),
@@ -283,12 +266,6 @@ TABLE: tuple[Row, ...] = (
         "auto",
         env="LLAMA_ARG_N_GPU_LAYERS_DRAFT",
     ),
-    _refuse(
-        "--draft-model --spec-draft-model -md --model-draft", Text("PATH"), _SPEC, env="LLAMA_ARG_SPEC_DRAFT_MODEL"
-    ),
-    _refuse(
-        "--spec-type", Parsed(_spec_types, f"a list of {', '.join(SPEC_TYPES)}"), _SPEC, (), env="LLAMA_ARG_SPEC_TYPE"
-    ),
     *_ngram_rows(),
     _removed("--draft --draft-n --draft-max", "--spec-draft-n-max or --spec-ngram-mod-n-max", "LLAMA_ARG_DRAFT_MAX"),
     _removed("--draft-min --draft-n-min", "--spec-draft-n-min or --spec-ngram-mod-n-min", "LLAMA_ARG_DRAFT_MIN"),
@@ -296,7 +273,7 @@ TABLE: tuple[Row, ...] = (
         _removed(f"--spec-ngram-{name}", f"the respective --spec-ngram-*-{name}")
         for name in ("size-n", "size-m", "min-hits")
     ),
-    _refuse("--spec-default", _SWITCH, _SPEC),
+    _refuse("--spec-default", _SWITCH, "ngram-mod is not built yet; --spec-type ngram-simple is"),
     # sampling
     _refuse("--grammar", _TEXT, _GRAMMAR, ""),
     _refuse("--grammar-file", _FILE, _GRAMMAR),
@@ -352,23 +329,14 @@ TABLE: tuple[Row, ...] = (
 )
 """llama-server's options, in the order of its help."""
 
-OWN: tuple[Row, ...] = (
-    _refuse("--draft-kind", Choice(_KINDS), _SPEC, "auto", "none"),
-    _refuse("--accept-rule", Choice(("sampler-match", "stochastic", "argmax")), _SPEC, "sampler-match"),
-    _refuse("--draft-coupling", OnOff(auto=False), _SPEC, "on"),
-    _refuse("--no-prompt-lookup-adaptive", _SWITCH, _SPEC),
-    _refuse("--exactness", Choice(("bitwise", "decided", "off")), _SPEC, "decided"),
-)
-"""Stoker's own options that later issues build."""
-
 
 def options() -> tuple[Option, ...]:
-    return tuple(row.option for row in (*TABLE, *OWN))
+    return tuple(row.option for row in TABLE)
 
 
 def descriptions() -> Iterator[tuple[Option, str]]:
     """Every row with what happens to it, for a list to read."""
-    for row in (*TABLE, *OWN):
+    for row in TABLE:
         if row.removed:
             yield row.option, "removed by llama-server too: " + row.why.partition(". ")[2]
         else:
@@ -377,7 +345,7 @@ def descriptions() -> Iterator[tuple[Option, str]]:
 
 def judge(given: Iterable[Given]) -> tuple[str, ...]:
     """One warning for each inert option that says something; StartError for the first that is refused."""
-    rows = {row.option.name: row for row in (*TABLE, *OWN)}
+    rows = {row.option.name: row for row in TABLE}
     warnings: list[str] = []
     for item in given:
         row = rows.get(item.option.name)

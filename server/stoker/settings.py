@@ -8,20 +8,24 @@ and a plain dataclass keeps `--help` at a tenth of a second.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stoker.acceptance.select import Setting
+from stoker.core.counters import Kind
 from stoker.core.errors import StartError
 from stoker.core.request import DEFAULT_SAMPLERS, DRY_BREAKERS, MAX_SEED, Sampling
-from stoker.options import readers
+from stoker.options import drafting, readers
 from stoker.options.arguments import Given
-from stoker.options.domains import MAX_INT, OnOff, Pair, Parsed, Real, Switch, Text, Whole
+from stoker.options.domains import MAX_INT, Choice, OnOff, Pair, Parsed, Real, Switch, Text, Whole
+from stoker.options.drafting import Drafting
 from stoker.options.option import Option, flag, options_of
 
 MODEL = "Model"
 RUNTIME = "Context and slots"
 SAMPLING = "Sampling defaults (a request may say otherwise)"
+SPECULATION = "Speculative decoding"
 CHAT = "Chat templates"
 HTTP = "HTTP, keys, CORS"
 ENDPOINTS = "Endpoints"
@@ -37,6 +41,10 @@ _ONE = Parsed(readers.one, "a text")
 _BIAS = Parsed(readers.logit_bias, "a token id, a sign and an amount (15043+1)", "ID+X")
 _SAMPLERS = Parsed(readers.sampler_names, "names out of " + ", ".join(readers.SAMPLER_NAMES), "A;B")
 _LIST = Parsed(readers.comma_list, "a comma-separated list", "A,B")
+_TYPES = Parsed(drafting.read_spec_types, f"a list of {', '.join(drafting.SPEC_TYPES)}", "TYPES")
+_RULES = Choice(tuple(setting.value for setting in Setting))
+_SIZE = Whole(1, 1024)
+"""Tokens of an n-gram or of what follows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +178,71 @@ class Settings:
         "replaces the default breakers; none: no breakers; may be repeated",
         mode="collects",
     )
+    draft_kind: str = flag(
+        drafting.AUTO,
+        "--draft-kind",
+        Choice(drafting.DRAFT_KINDS),
+        "Stoker's own: what drafts; auto: the draft model, if one is given",
+        section=SPECULATION,
+    )
+    draft_model: str = flag(
+        "",
+        "--draft-model --spec-draft-model -md --model-draft",
+        Text("PATH"),
+        "a smaller model with the same vocabulary that proposes tokens",
+        env="LLAMA_ARG_SPEC_DRAFT_MODEL",
+    )
+    draft_hf_repo: str = flag(
+        "",
+        "--spec-draft-hf -hfd -hfrd --hf-repo-draft",
+        Text("USER/REPO[:QUANT]"),
+        "Hugging Face repository of the draft model",
+        env="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
+    )
+    spec_type: tuple[str, ...] | None = flag(
+        None,
+        "--spec-type",
+        _TYPES,
+        "draft-simple, ngram-simple or none; --draft-kind says more",
+        env="LLAMA_ARG_SPEC_TYPE",
+    )
+    draft_n_max: int = flag(
+        3, "--spec-draft-n-max", Whole(0), "most proposals of a round; 0: none", env="LLAMA_ARG_SPEC_DRAFT_N_MAX"
+    )
+    draft_n_min: int = flag(
+        0, "--spec-draft-n-min", Whole(0), "fewer proposals are not verified", env="LLAMA_ARG_SPEC_DRAFT_N_MIN"
+    )
+    draft_p_min: float = flag(
+        0.0,
+        "--spec-draft-p-min --draft-p-min",
+        Real(0, 1),
+        "least probability that a draft model gives its own proposal",
+        env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
+    )
+    ngram_size_n: int = flag(12, "--spec-ngram-simple-size-n", _SIZE, "ngram-simple: tokens that must have occurred")
+    ngram_size_m: int = flag(48, "--spec-ngram-simple-size-m", _SIZE, "ngram-simple: most tokens that are proposed")
+    ngram_min_hits: int = flag(1, "--spec-ngram-simple-min-hits", Whole(1), "ngram-simple: occurrences that it takes")
+    prompt_lookup_adaptive: bool = flag(
+        True,
+        "--no-prompt-lookup-adaptive",
+        Switch(sets=False),
+        "Stoker's own: prompt lookup goes on however little it yields",
+    )
+    accept_rule: str = flag(
+        Setting.MATCH.value,
+        "--accept-rule",
+        _RULES,
+        "Stoker's own: how proposals are judged at temperature > 0; argmax is biased",
+    )
+    draft_coupling: str = flag(
+        "on", "--draft-coupling", OnOff(auto=False), "Stoker's own: target and drafter draw with the same noise"
+    )
+    exactness: str = flag(
+        "decided",
+        "--exactness",
+        Choice(drafting.EXACTNESS),
+        "Stoker's own: how equal a forward of several tokens must be to single steps",
+    )
     jinja: bool = flag(
         True,
         "--jinja",
@@ -295,6 +368,10 @@ class Settings:
     )
     slots_debug: bool = False
     """`LLAMA_SERVER_SLOTS_DEBUG`: `/slots` shows prompts and answers."""
+    accept_diagnostic: bool = False
+    """`STOKER_SPECULATIVE_ACCEPT_DIAG`: acceptance is held against its closed forms in the log."""
+    named: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """Fields that the command line or a variable filled, their defaults included."""
     cache_dir: str = "~/.cache/stoker"
     """Under `XDG_CACHE_HOME` where that is set."""
 
@@ -307,6 +384,9 @@ class Settings:
             raise StartError("--ssl-key-file and --ssl-cert-file need each other: give both or neither")
         if self.hf_file and not self.hf_repo:
             raise StartError("--hf-file names a file of a repository: give --hf-repo too")
+        if self.draft_model and self.draft_hf_repo:
+            raise StartError("--draft-model (-md) and --spec-draft-hf name two draft models: give one of them")
+        self.drafting()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -363,6 +443,48 @@ class Settings:
             samplers=self.samplers,
         )
 
+    def drafting(self) -> Drafting:
+        """The drafter and its rule. StartError where the options contradict each other."""
+        has_model = bool(self.draft_model or self.draft_hf_repo)
+        kind = drafting.choose(self.draft_kind, self.spec_type, has_model=has_model)
+        most, longest, shortest = self._draft_sizes(kind)
+        if not most:
+            kind = None
+        used = kind is Kind.DRAFT_MODEL
+        return Drafting(
+            kind=kind,
+            model=self.draft_model if used else "",
+            repo=self.draft_hf_repo if used else "",
+            most=most,
+            least=min(self.draft_n_min, most),
+            p_min=self.draft_p_min,
+            ngram_max=longest,
+            ngram_min=shortest,
+            min_hits=self.ngram_min_hits,
+            adaptive=self.prompt_lookup_adaptive,
+            rule=Setting(self.accept_rule),
+            coupled=self.draft_coupling == "on",
+            diagnostic=self.accept_diagnostic,
+            exactness=self.exactness,
+        )
+
+    def _draft_sizes(self, kind: Kind | None) -> tuple[int, int, int]:
+        """Most proposals, longest and shortest n-gram.
+
+        `ngram-simple` brings its own sizes; `prompt-lookup` has others, unless a size was given.
+        """
+        longest, shortest = drafting.LOOKUP_NGRAM
+        if kind is not Kind.PROMPT_LOOKUP:
+            return self.draft_n_max, longest, shortest
+        simple, most = "ngram-simple" in (self.spec_type or ()), drafting.LOOKUP_MOST
+        if simple or "ngram_size_n" in self.named:
+            longest = shortest = self.ngram_size_n
+        if simple or "ngram_size_m" in self.named:
+            most = self.ngram_size_m
+        elif "draft_n_max" in self.named:
+            most = self.draft_n_max
+        return most, longest, shortest
+
     def _unescaped(self, text: str) -> str:
         return readers.unescape(text) if self.escape else text
 
@@ -407,8 +529,18 @@ def environment() -> dict[str, str]:
 def settings(given: Iterable[Given], environ: Mapping[str, str]) -> Settings:
     """Settings out of what was given; of two options for one field the later one counts."""
     values: dict[str, Any] = {g.option.field: g.value for g in given if g.option.field}
+    named = frozenset(values)
     debug = environ.get("LLAMA_SERVER_SLOTS_DEBUG", "0") not in ("", "0")
-    return Settings(**values, slots_debug=debug, cache_dir=cache_directory(environ))
+    stochastic = drafting.variable(environ, "SPECULATIVE_STOCHASTIC_ACCEPT")
+    if stochastic is not None:
+        values.setdefault("accept_rule", (Setting.STOCHASTIC if stochastic else Setting.MATCH).value)
+    return Settings(
+        **values,
+        slots_debug=debug,
+        accept_diagnostic=bool(drafting.variable(environ, "SPECULATIVE_ACCEPT_DIAG")),
+        named=named,
+        cache_dir=cache_directory(environ),
+    )
 
 
 def cache_directory(environ: Mapping[str, str]) -> str:

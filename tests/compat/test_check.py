@@ -198,9 +198,57 @@ async def test_our_own_metrics_are_declared_and_foreign_ones_are_not() -> None:
     assert shown(report) == {("base/metrics", "$metrics.python:gc_total", "")}
 
 
+PAIR = {"draft_rounds": 5, "draft_kind": "draft-model"}
+
+
+async def test_rounds_and_kind_are_declared_beside_the_draft_pair_and_nowhere_else() -> None:
+    def whole(body: Any, _: Any) -> None:
+        body["timings"].update(PAIR)
+
+    for profile, case in (("draft", "draft_chat"), ("ngram", "ngram_completion")):
+        report = await checked(only(case, lambda answer: deeply(answer, whole)), profile, declared=True)
+        assert shown(report) == {(f"{profile}/{case}", f"$.timings.{key}", "draft-round-keys") for key in PAIR}
+
+    def content(_: Any, frames: list[Any]) -> None:
+        frames[1]["timings"] = frames[-1]["timings"] | PAIR
+
+    report = await checked(
+        only("draft_completion_stream", lambda answer: deeply(answer, content)), "draft", declared=True
+    )
+    assert {one[1:] for one in shown(report)} == {
+        ("$content[1].timings", ""),
+        ("$content[1].timings.predicted_n", ""),
+    }
+    report = await checked(only("completion", lambda answer: deeply(answer, whole)), declared=True)
+    assert {one[2] for one in shown(report)} == {""}
+
+
+async def test_draft_keys_of_a_slot_are_declared_and_other_keys_are_not() -> None:
+    def more(**keys: Any) -> Change:
+        return only("draft_slots", lambda answer: deeply(answer, lambda body, _: body[0].update(keys)))
+
+    report = await checked(more(draft_kind="draft-model", draft_off=None), "draft", declared=True)
+    assert {one[1:] for one in shown(report)} == {
+        ("$[0].draft_kind", "slots-draft-keys"),
+        ("$[0].draft_off", "slots-draft-keys"),
+    }
+    report = await checked(more(draft_width=3), "draft", declared=True)
+    assert shown(report) == {("draft/draft_slots", "$[0].draft_width", "")}
+
+
+async def test_our_own_object_in_props_is_declared_and_other_keys_are_not() -> None:
+    def more(**keys: Any) -> Change:
+        return only("props", lambda answer: deeply(answer, lambda body, _: body.update(keys)))
+
+    assert shown(await checked(more(stoker={"draft_kind": None}), declared=True)) == {
+        ("base/props", "$.stoker", "props-own-object")
+    }
+    assert shown(await checked(more(smelter={}), declared=True)) == {("base/props", "$.smelter", "")}
+
+
 async def test_a_divergence_that_no_longer_occurs_is_stale_in_a_complete_run() -> None:
     report = await checked(declared=True)
-    assert set(report.stale) == {"seed-as-drawn", "chat-usage-timings", "metrics-own-names"}
+    assert set(report.stale) == {"seed-as-drawn", "chat-usage-timings", "metrics-own-names", "props-own-object"}
     assert not report.ok
     assert "stale: no case shows the declared divergence seed-as-drawn" in table.lines(report, with_text=False)
     seen = [(case, None, "") for case in library.cases("base")]

@@ -90,7 +90,7 @@ def test_an_entry_and_its_option_have_the_same_spellings_and_variable(entry: dic
 def test_the_default_is_upstreams(entry: dict[str, Any]) -> None:
     option = option_of(entry)
     value = entry["default"] == "on" if entry["default"] in ("on", "off") else float(entry["default"])
-    rows = {row.option.name: row for row in (*inert.TABLE, *inert.OWN)}
+    rows = {row.option.name: row for row in inert.TABLE}
     if option.name not in rows:
         assert option.default == value
     elif value or not isinstance(value, bool) or isinstance(option.takes, Pair):

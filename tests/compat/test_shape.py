@@ -266,6 +266,12 @@ def test_tokens_cached_is_what_the_slot_holds() -> None:
     }
 
 
+def test_there_are_no_more_rounds_than_drafts_and_at_least_one() -> None:
+    for rounds, broken in ((1, False), (18, False), (0, True), (19, True)):
+        changed = body_changed("draft/draft_completion", lambda body, n=rounds: body["timings"].update(draft_rounds=n))
+        assert (("$.timings.draft_rounds", "rule") in found(changed)) is broken
+
+
 def test_more_drafts_may_not_be_accepted_than_were_made() -> None:
     changed = body_changed("draft/draft_completion", lambda body: body["timings"].update(draft_n_accepted=19))
     assert found(changed) == {("$.timings.draft_n_accepted", "rule")}

@@ -13,6 +13,15 @@ def test_the_prompt_ends_with_the_first_token_and_generation_with_the_last() -> 
     assert timings.predicted_per_second == 1.0
 
 
+def test_a_prompt_that_ended_before_its_first_token_leaves_that_tokens_time_to_the_generation() -> None:
+    watch = Stopwatch(1.0)
+    watch.prompt_read(1.5)
+    watch.token(2.0)
+    watch.token(2.0)
+    timings = watch.read(cached=0, prompt=10, predicted=2)
+    assert (timings.prompt_ms, timings.predicted_ms, timings.predicted_per_second) == (500.0, 500.0, 2.0)
+
+
 def test_one_token_has_no_rate_and_the_least_duration() -> None:
     watch = Stopwatch(1.0)
     watch.token(1.5)

@@ -1,24 +1,22 @@
 """The engine on tiny random targets of every family, driven by plans as the scheduler makes them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import mlx.core as mx
 import pytest
 from mlx import nn
 
 from models import tiny
+from rounds.harness import GREEDY, PROMPTS, WARM, Harness, Wanted, alone
 from stoker.core.request import Sampling
-from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
+from stoker.core.work import Join, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target, Verification
 from stoker.rounds.engine import Engine
 
 pytestmark = pytest.mark.mlx
 
-GREEDY = Sampling(temperature=0)
-WARM = Sampling(seed=7, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-PROMPTS = ((1, 2, 3, 4, 5), (7, 8), (9, 10, 11, 12, 13, 14, 15), (30,))
 FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "llama": tiny.llama,
     "qwen3": tiny.qwen3,
@@ -27,66 +25,6 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "lfm2": tiny.lfm2,
     "qwen3_5": tiny.qwen3_5,
 }
-
-
-@dataclass
-class Wanted:
-    prompt: tuple[int, ...]
-    count: int
-    sampling: Sampling = GREEDY
-    probs: int = 0
-    join_at: int = 0
-    """The tick in which it joins."""
-    leave_at: int = 999
-    """The tick before which it is cancelled."""
-
-
-class Harness:
-    """Plays the scheduler: joins, prefills, steps and releases; collects tokens by request."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.engine = Engine(target, Sampler(target.vocab, []))
-        self.tokens: dict[int, list[int]] = {}
-        self.outcomes: list[Outcome] = []
-        self.errors: dict[int, Exception] = {}
-
-    def run(self, wanted: Sequence[Wanted], ticks: int = 200) -> dict[int, list[int]]:
-        self.tokens = {id: [] for id in range(len(wanted))}
-        done: set[int] = set()
-        running: dict[int, Wanted] = {}
-        for tick in range(ticks):
-            release = tuple(
-                Release(id, len(want.prompt) + max(len(self.tokens[id]), 1) - 1)
-                for id, want in running.items()
-                if len(self.tokens[id]) >= want.count or tick >= want.leave_at or id in self.errors
-            )
-            for item in release:
-                del running[item.id]
-                done.add(item.id)
-            joining = [(id, want) for id, want in enumerate(wanted) if want.join_at == tick and id not in done]
-            running.update(joining)
-            plan = Plan(
-                release,
-                tuple(Join(id, id, want.prompt, 0, want.sampling, want.probs) for id, want in joining),
-                tuple(PrefillWork(id, len(want.prompt) - 1) for id, want in joining if len(want.prompt) > 1),
-                tuple(StepWork(id, want.count - len(self.tokens[id])) for id, want in running.items()),
-            )
-            self._take(self.engine.tick(plan))
-            if len(done) == len(wanted):
-                break
-        return self.tokens
-
-    def _take(self, outcomes: Sequence[Outcome]) -> None:
-        self.outcomes += outcomes
-        for outcome in outcomes:
-            if outcome.error is not None:
-                self.errors[outcome.id] = outcome.error
-            self.tokens[outcome.id] += outcome.tokens
-
-
-def alone(make: Callable[[], nn.Module], want: Wanted) -> list[int]:
-    return Harness(Target(make(), 1, 128)).run([replace(want, join_at=0, leave_at=999)])[0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -173,10 +111,12 @@ class FaultyTarget(Target):
         super().__init__(model, slots, context)
         self.bad, self.columns = slot, columns
 
-    def verify(self, slots: Sequence[int], ids: mx.array, capture: Sequence[int] = ()) -> Verification:
+    def verify(
+        self, slots: Sequence[int], ids: mx.array, capture: Sequence[int] = (), *, revocable: bool = False
+    ) -> Verification:
         if self.bad in slots and self.lengths[self.bad] >= self.columns:
             raise RuntimeError("bad slot")
-        return super().verify(slots, ids, capture)
+        return super().verify(slots, ids, capture, revocable=revocable)
 
 
 @pytest.mark.parametrize("columns", [0, 12])

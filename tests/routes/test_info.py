@@ -31,6 +31,8 @@ async def test_a_used_slot_shows_its_task_without_the_long_settings() -> None:
         "n_prompt_tokens_cache": 2,
         "params": {"seed": 1},
         "next_token": [{"has_next_token": True, "has_new_line": False, "n_remain": 5, "n_decoded": 20}],
+        "draft_kind": None,
+        "draft_off": None,
     }
     assert list(unused) == ["id", "n_ctx", "speculative", "is_processing"]
 

@@ -13,12 +13,17 @@ import pytest
 from compat import check, library
 from compat.library import Case
 from routes.fakes import INFO, SMOLLM2, Bench, FakeScheduler, progress
+from stoker.core.counters import DraftSummary, Kind
 from stoker.core.errors import ContextExceeded
 from stoker.core.events import Event, Finished, Piece, StopType, Tokens
 from stoker.core.request import Request
 from stoker.core.timings import Timings
 from stoker.core.work import TokenProbs
+from stoker.options.arguments import parse
+from stoker.options.drafting import Drafting
 from stoker.routes.service import Edge, Switches
+from stoker.scheduler.views import SlotView, Totals
+from stoker.settings import options, settings
 from stoker.text.template import ChatTemplate
 
 FEATURES = library.features()
@@ -131,6 +136,13 @@ def _timings(value: dict[str, Any]) -> Timings:
     return Timings(value["cache_n"], value["prompt_n"], value["prompt_ms"], value["predicted_n"], value["predicted_ms"])
 
 
+def _draft(value: dict[str, Any]) -> DraftSummary | None:
+    if "draft_n" not in value:
+        return None
+    made, accepted = value["draft_n"], value["draft_n_accepted"]
+    return DraftSummary(Kind.DRAFT_MODEL, made, made, accepted, 1)
+
+
 def _probs(entry: dict[str, Any]) -> TokenProbs:
     import math
 
@@ -169,6 +181,7 @@ def _whole(body: Any, index: int, request: Request) -> Finished:
         truncated=False,
         has_new_line=body.get("has_new_line", False),
         timings=measured,
+        draft=_draft(timed),
     )
 
 
@@ -218,6 +231,7 @@ def _end(objects: list[dict[str, Any]], count: int, request: Request) -> Finishe
         truncated=False,
         has_new_line=last.get("has_new_line", False),
         timings=measured,
+        draft=_draft(_last_timings(objects)),
     )
 
 
@@ -241,12 +255,30 @@ def bench_for(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer) 
     slots = library.profile(case.id.split("/")[0]).slots
     scheduler = Replayed(script(case))
     scheduler.views = scheduler.views[:slots]
-    changes = {"switches": switches, "slots": slots, "info": _INFO}
+    drafting = _drafting(args)
+    if drafting.kind is not None:
+        scheduler.views = [SlotView(0, content=27, task=37, draft_kind=drafting.kind)]
+        scheduler.sums = Totals(accepted_by_position=(2,) * drafting.most)
+    context = int(args[args.index("-c") + 1]) // slots if "-c" in args else CONTEXT
+    changes = {
+        "switches": switches,
+        "slots": slots,
+        "info": _INFO,
+        "context": context,
+        "speculative_types": drafting.types,
+        "about": drafting.about(),
+    }
     return Bench(scheduler, Edge(keys=keys), template, tokenizer, changes)
 
 
+def _drafting(args: tuple[str, ...]) -> Drafting:
+    """What a profile's command line says of drafting, as the server reads it."""
+    speaking = args[: args.index("--metrics")] if "--spec-type" in args else ()
+    return settings(parse(speaking, {}, options()).given, {}).drafting()
+
+
 _INFO = type(INFO)("MODEL.gguf", "llama", "Q4_1", 49152, 8192, 576, 134515008, 96576768)
-PROFILES = ("base", "api_key", "off")
+PROFILES = ("base", "api_key", "off", "draft", "ngram")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

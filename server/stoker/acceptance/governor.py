@@ -120,21 +120,3 @@ class Gated:
         if self.matched >= (SHADOWS if self.floor else SHADOWS_WITHOUT_FLOOR):
             self.paused, self.probation = False, True
             self.ema, self.misses, self.low, self.rounds = 1.0, 0, 0, 0
-
-
-@dataclass(slots=True)
-class Free:
-    """No policy: full width, never paused (`--no-prompt-lookup-adaptive`)."""
-
-    most: int
-    paused: bool = False
-
-    @property
-    def width(self) -> int:
-        return self.most
-
-    def observe(self, accepted: int) -> None:
-        pass
-
-    def passed(self, matched: int) -> None:
-        pass

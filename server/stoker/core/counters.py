@@ -79,3 +79,11 @@ class DraftSummary:
     tested: int
     accepted: int
     rounds: int
+
+
+def log_fields(draft: DraftSummary | None, off: DraftOff | None, rule: str) -> str:
+    """What a request's log line says of its drafting, as words with a blank before each."""
+    if draft is None:
+        return f" off={off}" if off else ""
+    counts = f"rounds={draft.rounds} proposed={draft.proposed} tested={draft.tested} accepted={draft.accepted}"
+    return f" draft={draft.kind}{f' rule={rule}' if rule else ''} {counts}"

@@ -119,6 +119,11 @@ class Speculation:
     asked: bool = False
     """True: the request spoke of drafting itself, so its answer also says why it was not drafted."""
 
+    @property
+    def disabled(self) -> bool:
+        """True when the request forbids drafting."""
+        return self.kind == "none" or self.most == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

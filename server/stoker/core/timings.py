@@ -45,8 +45,12 @@ class Stopwatch:
         self.prompt_done: float | None = None
         self.last = arrived
 
+    def prompt_read(self, at: float) -> None:
+        """The prompt ended here, before the first token: a verify round is about to make it, and others with it."""
+        self.prompt_done = self.last = at
+
     def token(self, at: float) -> None:
-        """A token arrived; the first one ends the prompt phase."""
+        """A token arrived; the first one ends the prompt phase, unless that has ended."""
         if self.prompt_done is None:
             self.prompt_done = at
         self.last = at

@@ -1,6 +1,6 @@
 """What crosses the thread boundary: ids and numbers down (`Plan`), ids and numbers up (`Outcome`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from stoker.core.counters import DraftOff, Kind, RoundCount
@@ -26,7 +26,7 @@ class Join:
     sampling: Sampling
     probs: int = 0
     post_sampling_probs: bool = False
-    speculation: Speculation = Speculation()
+    speculation: Speculation = field(default_factory=Speculation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class Outcome:
     round: RoundCount | None = None
     kind: Kind | None = None
     off: DraftOff | None = None
+    rule: str = ""
+    """The acceptance rule of `round`, by its stable name."""
     error: Exception | None = None
 
 

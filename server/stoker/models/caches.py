@@ -14,6 +14,9 @@ from stoker.models.slots import STEP, SlotKV
 from stoker.models.span import Span
 from stoker.models.taps import Record
 
+Contents = list[tuple[mx.array | None, mx.array | None]]
+"""Keys and values by layer. Whoever holds them makes the next write copy the buffers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forward:
@@ -63,6 +66,16 @@ class Caches:
     def buffers(self) -> list[mx.array]:
         """Keys and values, as they will be when what was built is evaluated. Not to be held."""
         return [buffer for cache in self._kv for buffer in cache.buffers]
+
+    @property
+    def contents(self) -> Contents:
+        """The very buffers, as they are now."""
+        return [(cache.keys, cache.values) for cache in self._kv]
+
+    @contents.setter
+    def contents(self, contents: Contents) -> None:
+        for cache, (keys, values) in zip(self._kv, contents, strict=True):
+            cache.keys, cache.values = keys, values
 
     @property
     def states(self) -> list[mx.array]:

@@ -18,6 +18,7 @@ from stoker.models import noise
 from stoker.models.candidates import Candidates, Column, spread, token_at
 from stoker.models.chain import Chain
 from stoker.models.dry import Breakers, breakers
+from stoker.models.noise import Purpose
 from stoker.models.penalties import last
 from stoker.models.selectors import Selector
 
@@ -99,10 +100,12 @@ class Sampler:
         rows: Sequence[Row],
         starts: Sequence[int],
         drafts: Sequence[Sequence[int]] | None = None,
+        purpose: Purpose = Purpose.DRAW,
     ) -> Choice:
         """The choice of every column of logits [B, w, V].
 
-        Column i of row r predicts position starts[r] + i, behind the proposals drafts[r][:i].
+        Column i of row r predicts position starts[r] + i, behind the proposals drafts[r][:i]. Choices of
+        another `purpose` are independent of the target's own; a stateful rule knows only one.
         """
         if all(row.chain.bare for row in rows):
             return Choice(mx.argmax(logits, axis=-1).astype(mx.int32), rows)
@@ -118,7 +121,7 @@ class Sampler:
             part = logits if len(members) == len(rows) else logits[mx.array(members)]
             mine = [columns[index] for index in members]
             if chain.selector is None:
-                chosen.append(_choose(chain, part, mine))
+                chosen.append(_choose(chain, part, mine, purpose))
                 continue
             walk = _Walk(chain, chain.selector, [rows[index].state for index in members])
             chosen.append(mx.concatenate([walk.draw(part[:, i], [row[i] for row in mine]) for i in range(width)], 1))
@@ -177,17 +180,17 @@ class _Walk:
         self.states.append(self.selector.next(self.states[-1], told))
 
 
-def _choose(chain: Chain, logits: mx.array, columns: Sequence[Sequence[Column]]) -> mx.array:
+def _choose(chain: Chain, logits: mx.array, columns: Sequence[Sequence[Column]], purpose: Purpose) -> mx.array:
     """Tokens int32 [G, w] of logits [G, w, V] under a chain without state."""
     flat = [column for row in columns for column in row]
     c = chain.apply(logits.reshape(len(flat), -1), flat)
-    index = mx.argmax(c.logits, axis=-1, keepdims=True) if chain.greedy else _draw(c, flat)
+    index = mx.argmax(c.logits, axis=-1, keepdims=True) if chain.greedy else _draw(c, flat, purpose)
     return token_at(c, index).reshape(logits.shape[:2])
 
 
-def _draw(c: Candidates, columns: Iterable[Column]) -> mx.array:
+def _draw(c: Candidates, columns: Iterable[Column], purpose: Purpose = Purpose.DRAW) -> mx.array:
     """Gumbel-max over the candidates, column indices [N, 1]. Logits serve as log p: a constant changes no argmax."""
-    keys = noise.keys([(column.seed, column.position) for column in columns])
+    keys = noise.keys([(column.seed, column.position) for column in columns], purpose)
     ids = mx.arange(c.logits.shape[-1], dtype=mx.int32)[None] if c.ids is None else c.ids
     return mx.argmax(c.logits + noise.gumbel(keys, ids), axis=-1, keepdims=True)
 

@@ -13,7 +13,7 @@ import mlx.core as mx
 from mlx import nn
 
 from stoker.core.errors import StartError
-from stoker.models.caches import Caches, Forward
+from stoker.models.caches import Caches, Contents, Forward
 from stoker.models.layout import positions
 from stoker.models.recurrent import arrays
 from stoker.models.taps import Record, Taps
@@ -54,19 +54,23 @@ class Target:
         """What the caches of all slots take at full context, padding included."""
         return self.slots * (self._caches.limit * self.bytes_per_column + self.bytes_per_slot)
 
-    def verify(self, slots: Sequence[int], ids: mx.array, capture: Sequence[int] = ()) -> "Verification":
+    def verify(
+        self, slots: Sequence[int], ids: mx.array, capture: Sequence[int] = (), *, revocable: bool = False
+    ) -> "Verification":
         """One forward: `ids` [B, w] int32, row r continues `slots[r]`. Nothing of it is evaluated.
 
         `capture` names decoder layers whose output is wanted. Of a verification that was not kept so far
-        nothing can be kept any more. ValueError for rows and slots that do not match.
+        nothing can be kept any more. ValueError for rows and slots that do not match. A `revocable` one
+        can be taken back before it is evaluated: see `Verification.revoke`.
         """
         if not slots or len(set(slots)) != len(slots) or ids.shape[0] != len(slots):
             raise ValueError(f"{ids.shape[0]} rows of ids for the slots {list(slots)}")
         order = self.arrange(slots)
         self._taps.put(capture)
+        before = self._caches.contents if revocable else None
         forward = self._caches.open(order, ids.shape[1], Record(tuple(capture)))
         logits = self._run(ids if order == tuple(slots) else ids[mx.array(positions(order, slots))], forward)
-        return Verification(self, tuple(slots), forward, logits, self._turn)
+        return Verification(self, tuple(slots), forward, logits, self._turn, before)
 
     def arrange(self, slots: Sequence[int]) -> tuple[int, ...]:
         """Bring these slots' rows side by side; returns them in the order in which `verify` reorders nothing.
@@ -105,6 +109,11 @@ class Target:
         """True while no forward was built after the one of that number: the caches are still as it left them."""
         return turn == self._turn
 
+    def restore(self, before: Contents) -> None:
+        """What `Verification.revoke` does."""
+        self._turn += 1
+        self._caches.contents = before
+
     def marker(self) -> list[mx.array]:
         """Small arrays that are computed when every key and value of the newest forward is written."""
         return self._caches.marker()
@@ -136,8 +145,17 @@ class Target:
 class Verification:
     """A forward that was built. As a context manager it keeps nothing if it is left without `keep`."""
 
-    def __init__(self, target: Target, slots: tuple[int, ...], forward: Forward, logits: mx.array, turn: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        slots: tuple[int, ...],
+        forward: Forward,
+        logits: mx.array,
+        turn: int,
+        before: Contents | None = None,
+    ) -> None:
         self._target, self._slots, self._turn = target, slots, turn
+        self._before = before
         self._forward: Forward | None = forward
         self._marker: list[mx.array] | None = None
         self._states = [state for cache in forward.recurrent for state in arrays(cache)]
@@ -176,6 +194,18 @@ class Verification:
         if len(counts) != len(self._slots) or not all(0 <= count <= width for count in counts):
             raise ValueError(f"cannot keep {list(counts)} of {width} columns in {len(self._slots)} rows")
         self._states = self._target.commit(forward, [counts[i] for i in positions(forward.slots, self._slots)])
+        self.close()
+
+    def commit_to(self) -> None:
+        """It will be evaluated: it cannot be revoked any more, and lets go of the buffers of before."""
+        self._before = None
+
+    def revoke(self) -> None:
+        """As if it had never been built, so that no later forward computes it. RuntimeError if that is too late."""
+        if self._before is None or not self._target.is_newest(self._turn):
+            raise RuntimeError("this forward cannot be taken back any more")
+        self._target.restore(self._before)
+        self._before = None
         self.close()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ speed only, never tokens: under the default rule the emitted stream does not dep
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import mlx.core as mx
 
@@ -25,6 +25,8 @@ class Needs:
 
     capture: tuple[int, ...] = ()
     """Decoder layers of the target whose residual streams it reads."""
+    forwards: bool = False
+    """True: it runs a network, whose time is part of the tick's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ class Proposal:
     def __len__(self) -> int:
         return self.tokens.shape[0] if isinstance(self.tokens, mx.array) else len(self.tokens)
 
+    def on_host(self) -> "Proposal":
+        """The same with host ids: a synchronisation where they are on the device."""
+        if not isinstance(self.tokens, mx.array):
+            return self
+        return Proposal(tuple(cast("list[int]", self.tokens.tolist())), self.q, self.one_hot)
+
+    def first(self, n: int) -> "Proposal":
+        """The first n proposals."""
+        q = None if self.q is None else self.q[:n]
+        return self if n >= len(self) else Proposal(self.tokens[:n], q, self.one_hot)
+
 
 NOTHING = Proposal()
 
@@ -81,6 +94,10 @@ class DraftSession(Protocol):
     @property
     def off(self) -> DraftOff | None:
         """Why it does not draft at present; None while it does."""
+        ...
+
+    def reach(self, limit: int) -> Sequence[float]:
+        """For each proposal that it could make now, at most `limit`: the probability that it is accepted. Host only."""
         ...
 
     def read(self, stop: int, features: Features) -> None:

@@ -1,60 +1,72 @@
 """Engine: carries out a plan on the device thread. Owns the rows; isolates their faults.
 
 Order of a tick
-1. The round queued by the last tick is settled: rows that still step keep its column, others nothing.
+1. The round in flight is read, judged and settled; what it emitted goes out.
 2. Rows leave, rows join (bookkeeping; a join copies nothing).
 3. One padded prompt forward.
-4. The round: the next one is built while it is computed, and started as soon as it is read, so that
-   the device computes while the host works. (Started earlier, MLX would copy every cache buffer:
-   `models/slots.py`.)
+4. The next round is built and started, so that the device computes while the host works. If
+   nothing was in flight, it is read at once and another one started behind it.
 
-A row whose draws depend on earlier tokens (`Row.feedback`) must be read before its next forward is
-built; a tick with such a row queues nothing.
+A plain round is settled before it is read, and its successor is built from its unread tokens
+meanwhile; the successor is taken back if a row ended or wants to draft instead. A row whose draws
+depend on earlier tokens (`Row.feedback`) must be read first; with such a row nothing is built early.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-import mlx.core as mx
 
 from stoker.core import clock
+from stoker.core.counters import DraftOff
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
+from stoker.rounds.guard import Fault, guard
 from stoker.rounds.prefill import prefill
 from stoker.rounds.row import Row
-from stoker.rounds.step import Emitted, Round
+from stoker.rounds.speculator import Speculator
+from stoker.rounds.step import Emitted, Round, Turn
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What a guarded call raised."""
-
-    error: Exception
+CALM = 2
+"""With drafters about, a round is built early only after more plain rounds than this in a row."""
 
 
 class Engine:
     """Implements `core.work.Ticker`. Every method must be called on the device thread."""
 
-    def __init__(self, target: Target, sampler: Sampler) -> None:
-        self._target, self._sampler = target, sampler
+    def __init__(
+        self,
+        target: Target,
+        sampler: Sampler,
+        ends: Collection[int] = frozenset(),
+        speculator: Speculator | None = None,
+    ) -> None:
+        """`ends`: token ids that end an answer; a round is cut after the first of them."""
+        self._target, self._sampler, self._ends = target, sampler, ends
+        self._speculator = speculator or Speculator()
         self._rows: dict[int, Row] = {}
-        self._queued: Round | None = None
+        self._flight: Round | Broken | None = None
+        self._following: Round | None = None
+        """Built behind the round in flight, not started."""
+        self._plain_rounds = 0
+        """Rounds in a row in which nobody proposed."""
 
     def tick(self, plan: Plan) -> list[Outcome]:
         """Carries the plan out. A fault ends the rows it concerns, in their outcomes; it never escapes."""
-        if self._queued is not None:
-            self._queued.settle({work.id for work in plan.step})
+        landed = self._land(plan)
+        outcomes = list(landed)
         for release in plan.release:
             self._release(release)
-        outcomes = [outcome for join in plan.join for outcome in self._join(join)]
+        outcomes += [outcome for join in plan.join for outcome in self._join(join)]
         outcomes += self._prefill([work for work in plan.prefill if work.id in self._rows])
-        return outcomes + self._step([work for work in plan.step if work.id in self._rows])
+        self._launch(plan.step, landed)
+        if not landed and self._flight is not None:
+            landed = self._land(Plan(step=plan.step))
+            outcomes += landed
+            self._launch(plan.step, landed)
+        return outcomes
 
     # membership
 
@@ -62,11 +74,14 @@ class Engine:
         row = self._rows.pop(release.id, None)
         if row is not None:
             self._cut(row.slot, release.keep)
+            self._speculator.close(row, self._target.lengths[row.slot])
 
     def _join(self, join: Join) -> list[Outcome]:
         def open_row() -> Row:
             self._cut(join.slot, join.cached)
-            return Row.open(join, self._sampler.open(join.sampling, join.prompt))
+            drafting = self._speculator.open(join)
+            sampling = self._speculator.sampling(join, drafting)
+            return Row.open(join, self._sampler.open(sampling, join.prompt), drafting)
 
         row = guard(open_row)
         if isinstance(row, Fault):
@@ -84,8 +99,10 @@ class Engine:
 
     def _fail(self, id: int, slot: int, fault: Fault) -> Outcome:
         log.error("request %d failed: %s", id, fault.error, exc_info=fault.error)
-        self._rows.pop(id, None)
+        row = self._rows.pop(id, None)
         self._target.truncate(slot, 0)
+        if row is not None:
+            self._speculator.close(row, 0)
         return Outcome(id, clock.now(), error=fault.error)
 
     # prompts
@@ -93,10 +110,8 @@ class Engine:
     def _prefill(self, work: Sequence[PrefillWork]) -> list[Outcome]:
         if not work:
             return []
-        if self._queued is not None:
-            guard(self._queued.wait)  # two forwards in flight would copy the caches; a fault shows when it is read
         rows = [self._rows[item.id] for item in work]
-        done = guard(lambda: prefill(self._target, rows, work))
+        done = guard(lambda: prefill(self._target, rows, work, self._speculator))
         if isinstance(done, Fault):
             if len(work) == 1:
                 return [self._fail(rows[0].id, rows[0].slot, done)]
@@ -107,98 +122,129 @@ class Engine:
 
     # rounds
 
-    def _step(self, work: Sequence[StepWork]) -> list[Outcome]:
-        current, self._queued = self._queued, None
-        if current is not None and not any(current.has(item.id) for item in work):
-            current = None
-        if not work:
-            return []
-        rows = [self._rows[item.id] for item in work]
-        emitted = guard(lambda: self._advance(current, rows, work))
-        if isinstance(emitted, Fault):
-            self._queued = None
-            return self._alone(rows, emitted)
-        return self._absorb(rows, emitted)
-
-    def _advance(self, current: Round | None, rows: Sequence[Row], work: Sequence[StepWork]) -> dict[int, Emitted]:
-        """Reads the current round, or builds and reads one, with the next one queued behind it."""
-        pipelined = not any(row.feedback for row in rows)
-        fresh = current is None
-        if current is None:
-            current = Round(self._target, self._sampler, rows, _anchors(rows), [row.position for row in rows])
-            current.start()
-        if fresh and pipelined:
-            current.settle({row.id for row in rows})
-        if pipelined:
-            self._queued = self._behind(current, work)
-        emitted = current.read()
-        if self._queued is not None:
-            self._queued.start()
-        if fresh and not pipelined:
-            current.settle({row.id for row in rows})
-        return emitted
-
-    def _behind(self, current: Round, work: Sequence[StepWork]) -> Round | None:
-        """Builds the next round from the unread tokens of `current`; a row that ends there stays out."""
-        rows = [self._rows[item.id] for item in work if item.remaining > 1 or not current.has(item.id)]
+    def _launch(self, work: Sequence[StepWork], landed: Sequence[Outcome]) -> None:
+        """Builds and starts the next round of the rows that go on after what has just landed."""
+        emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
+        left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
+        rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
+        following, self._following = self._following, None
+        if following is not None:
+            if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
+                self._fly(following)
+                return
+            following.revoke()
         if not rows:
+            return
+        proposals = self._speculator.propose(rows, left)
+        turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
+        capture = self._speculator.capture(rows)
+        built = guard(lambda: Round(self._target, self._sampler, turns, capture=capture))
+        if isinstance(built, Fault):
+            # It comes again when each row is tried alone, in the landing of a round that never flew.
+            built = Broken(tuple(row.id for row in rows), built)
+        self._fly(built)
+
+    def _fly(self, built: "Round | Broken") -> None:
+        self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
+        started = guard(built.start)
+        self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
+
+    def _land(self, plan: Plan) -> list[Outcome]:
+        """Reads the round in flight for the rows that are still wanted."""
+        flight, self._flight = self._flight, None
+        alive = [row for item in plan.step if (row := self._rows.get(item.id)) and flight and flight.has(row.id)]
+        if flight is None or not alive:
+            return []
+        if isinstance(flight, Broken):
+            return self._alone(alive, flight.fault)
+        if flight.plain:
+            flight.settle({row.id: 1 for row in alive})
+            self._following = self._behind(flight, alive, plan)
+        emitted = guard(lambda: flight.read(self._ends))
+        if isinstance(emitted, Fault):
+            self._drop_following()
+            return self._alone(alive, emitted)
+        if not flight.plain:
+            flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
+        rows = [self._rows[id] for id in flight.ids if id in self._rows]
+        drafted = [row for row in alive if emitted[row.id].proposed]
+        self._speculator.landed(rows, drafted, flight.width, clock.now() - flight.started)
+        return self._absorb(flight, alive, emitted)
+
+    def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:
+        """The round after a plain one, built from its unread tokens; None where that cannot be right."""
+        drafting = any(row.drafting.session is not None for row in alive)
+        if plan.join or plan.prefill or any(row.feedback for row in alive) or (drafting and self._plain_rounds <= CALM):
             return None
+        left = {item.id: item.remaining for item in plan.step}
+        rows = [row for row in alive if left[row.id] > 1]
+        if len(left) != len(alive) or not rows:
+            return None
+        turns = [Turn(row, row.position + 1, None) for row in rows]
+        capture = self._speculator.capture(rows)
+        built = guard(lambda: Round(self._target, self._sampler, turns, behind=flight, capture=capture))
+        # A fault comes again, with clean caches, when the round is built in its own time.
+        return None if isinstance(built, Fault) else built
 
-        positions = [row.position + int(current.has(row.id)) for row in rows]
-        queued = guard(lambda: Round(self._target, self._sampler, rows, _following(current, rows), positions))
-        # The fault comes again, with clean caches, when the next tick builds this round unqueued.
-        return None if isinstance(queued, Fault) else queued
+    def _drop_following(self) -> None:
+        if self._following is not None:
+            self._following.revoke()
+            self._following = None
 
-    def _absorb(self, rows: Sequence[Row], emitted: dict[int, Emitted]) -> list[Outcome]:
+    def _absorb(self, flight: Round, rows: Sequence[Row], emitted: dict[int, Emitted]) -> list[Outcome]:
         at, outcomes = clock.now(), list[Outcome]()
         for row in rows:
-            it = emitted.get(row.id)
-            if it is not None:
-                row.anchor = it.tokens[-1]
-                row.position += len(it.tokens)
-                outcomes.append(Outcome(row.id, at, tokens=it.tokens, probs=it.probs))
+            it = emitted[row.id]
+            row.anchor = it.tokens[-1]
+            row.position += len(it.tokens)
+            row.ended = row.anchor in self._ends
+            self._speculator.observe(row, it, flight.features(row.id, len(it.tokens)))
+            outcomes.append(
+                Outcome(
+                    row.id,
+                    at,
+                    tokens=it.tokens,
+                    probs=it.probs,
+                    round=it.count,
+                    kind=row.drafting.kind,
+                    rule=row.drafting.rule if it.count is not None else "",
+                    off=row.drafting.reason,
+                )
+            )
         return outcomes
 
     def _alone(self, rows: Sequence[Row], fault: Fault) -> list[Outcome]:
-        """A shared round failed: each row tries alone, so that only the guilty one ends."""
+        """A shared round failed: each row tries alone and plainly, so that only the guilty one ends."""
         if len(rows) > 1:
             log.warning("a round of %d rows failed (%s); each is tried alone", len(rows), fault.error)
         outcomes: list[Outcome] = []
         for row in rows:
-            emitted = guard(lambda row=row: self._single(row)) if len(rows) > 1 else fault
-            if isinstance(emitted, Fault):
-                outcomes.append(self._fail(row.id, row.slot, emitted))
+            landed = guard(lambda row=row: self._single(row))
+            if isinstance(landed, Fault):
+                outcomes.append(self._fail(row.id, row.slot, landed))
             else:
-                outcomes += self._absorb([row], emitted)
+                outcomes += landed
         return outcomes
 
-    def _single(self, row: Row) -> dict[int, Emitted]:
+    def _single(self, row: Row) -> list[Outcome]:
         if self._target.lengths[row.slot] != row.position:
             self._target.truncate(row.slot, row.position)
-        alone = Round(self._target, self._sampler, [row], _anchors([row]), [row.position])
-        emitted = alone.read()
-        alone.settle({row.id})
-        return emitted
+        self._speculator.abandon(row, DraftOff.FAULT)
+        alone = Round(self._target, self._sampler, [Turn(row, row.position, row.anchor)])
+        emitted = alone.read(self._ends)
+        alone.settle({row.id: 1})
+        return self._absorb(alone, [row], emitted)
 
 
-def guard(call: Callable[[], T]) -> T | Fault:
-    """Runs a call whose fault must not reach the other rows. One of the two places that may catch everything."""
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001
-        return Fault(error)
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Stands for a round that could not be built or started, until it lands."""
 
+    ids: tuple[int, ...]
+    fault: Fault
 
-def _anchors(rows: Sequence[Row]) -> mx.array:
-    """The rows' newest tokens, int32 [B, 1]."""
-    return mx.array([[row.anchor] for row in rows], mx.int32)
+    def has(self, id: int) -> bool:
+        return id in self.ids
 
-
-def _following(current: Round, rows: Sequence[Row]) -> mx.array:
-    """The anchors of the round behind `current`: its unread tokens, and the host's for rows that join. [B, 1]."""
-    if tuple(row.id for row in rows) == current.ids:
-        return current.tokens
-    joining = [row for row in rows if not current.has(row.id)]
-    pool = mx.concatenate([current.tokens, _anchors(joining)]) if joining else current.tokens
-    places = {id: n for n, id in enumerate((*current.ids, *(row.id for row in joining)))}
-    return pool[mx.array([places[row.id] for row in rows])]
+    def start(self) -> None:
+        pass

@@ -11,18 +11,21 @@ import mlx.core as mx
 from stoker.core.work import PrefillWork
 from stoker.models.target import Target
 from stoker.rounds.row import Row
+from stoker.rounds.speculator import Speculator
 
 
-def prefill(target: Target, rows: Sequence[Row], work: Sequence[PrefillWork]) -> None:
+def prefill(target: Target, rows: Sequence[Row], work: Sequence[PrefillWork], speculator: Speculator) -> None:
     """Runs `rows[i].prompt[processed:work[i].stop]` of every row in one forward and commits it.
 
-    Raises what the model raises; then no row has changed.
+    Raises what the model raises; then no row has changed. Drafters read along.
     """
     parts = [row.prompt[row.processed : item.stop] for row, item in zip(rows, work, strict=True)]
     width = max(len(part) for part in parts)
     ids = mx.array([[*part, *([0] * (width - len(part)))] for part in parts], mx.int32)
-    with target.verify([row.slot for row in rows], ids) as seen:
-        mx.eval(seen.state)
+    with target.verify([row.slot for row in rows], ids, speculator.capture(rows)) as seen:
         seen.keep([len(part) for part in parts])
-    for row, item in zip(rows, work, strict=True):
+        mx.eval(seen.state)
+    for n, (row, item, part) in enumerate(zip(rows, work, parts, strict=True)):
         row.processed = item.stop
+        features = {layer: stream[n, : len(part)] for layer, stream in seen.features.items()}
+        speculator.read(row, item.stop, features)

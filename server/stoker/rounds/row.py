@@ -1,9 +1,35 @@
 """Row: what the device side knows about one sequence. Lives and dies on the device thread."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from stoker.acceptance.select import Rule
+from stoker.core.counters import DraftOff, Kind
 from stoker.core.work import Join
 from stoker.models.sampling import Row as Draws
+from stoker.rounds.base import DraftSession
+
+
+@dataclass(slots=True)
+class Drafting:
+    """A row's side of speculation: its drafter's session, its rule, or the reason that it has neither."""
+
+    session: DraftSession | None = None
+    kind: Kind | None = None
+    rule: Rule = Rule.MATCH
+    off: DraftOff | None = DraftOff.NO_DRAFTER
+    parked: bool = False
+    """True while the budget says that drafting does not pay."""
+
+    @property
+    def wants_round(self) -> bool:
+        return self.session is not None and self.session.wants_round
+
+    @property
+    def reason(self) -> DraftOff | None:
+        """Why the row does not draft at present."""
+        if self.session is None:
+            return self.off
+        return DraftOff.DOES_NOT_PAY if self.parked else self.session.off
 
 
 @dataclass(slots=True)
@@ -18,6 +44,7 @@ class Row:
     slot: int
     prompt: tuple[int, ...]
     draws: Draws
+    seed: int
     feedback: bool
     probs: int
     post_sampling: bool
@@ -25,19 +52,24 @@ class Row:
     position: int
     """Absolute index of the anchor in the sequence: the first generated token has index len(prompt)."""
     processed: int
+    drafting: Drafting = field(default_factory=Drafting)
+    ended: bool = False
+    """True once it has emitted an end token."""
 
     @classmethod
-    def open(cls, join: Join, draws: Draws) -> "Row":
+    def open(cls, join: Join, draws: Draws, drafting: Drafting) -> "Row":
         """The row of a sequence whose prompt is yet to be read from `join.cached` on."""
         return cls(
             id=join.id,
             slot=join.slot,
             prompt=join.prompt,
             draws=draws,
+            seed=join.sampling.seed,
             feedback=join.sampling.feedback,
             probs=join.probs,
             post_sampling=join.post_sampling_probs,
             anchor=join.prompt[-1],
             position=len(join.prompt) - 1,
             processed=join.cached,
+            drafting=drafting,
         )

@@ -1,102 +1,200 @@
-"""Step: one round for all rows. The forward and the draws are built lazily and read once.
+"""Step: one round for all rows, `propose → verify → accept → keep`. A plain row is one without proposals.
 
-A `Round` is a forward that has been queued. `settle` commits its columns, when it is known which
-rows were still there; that must come before the next forward is built. `read` is the one host
-synchronisation.
+A `Round` is built lazily, started, read once (the one host synchronisation), and settled: each row
+keeps as many columns as it emitted tokens. A round in which nobody proposes can be settled before
+it is read, since each row keeps exactly its anchor; that is what lets the next one be built early.
 """
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
 
 import mlx.core as mx
 
+from stoker.acceptance.rules import match, modified_rejection
+from stoker.acceptance.select import Rule
+from stoker.acceptance.verdict import Verdict
+from stoker.core import clock
+from stoker.core.counters import RoundCount
 from stoker.core.work import TokenProbs
-from stoker.models.logprobs import Report, report, report_drawn
+from stoker.models.rejection import Terms, terms
 from stoker.models.sampling import Choice, Sampler
-from stoker.models.target import Target, Verification
+from stoker.models.target import Target
+from stoker.rounds.base import NOTHING, Features, Proposal
+from stoker.rounds.report import Reported, ask, ask_rejection
 from stoker.rounds.row import Row
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A row's part in a round. `anchor` None: it is the token that the round before has not read yet."""
+
+    row: Row
+    position: int
+    """Absolute index of the anchor."""
+    anchor: int | None
+    proposal: Proposal = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class Emitted:
     """What a round emitted for one row."""
 
-    tokens: tuple[int, ...]
+    verdict: Verdict
+    proposed: int = 0
     probs: tuple[TokenProbs, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.verdict.emitted
+
+    @property
+    def count(self) -> RoundCount | None:
+        """The verify round for the counters; None for a plain row."""
+        return RoundCount(self.proposed, self.verdict.tested, self.verdict.accepted) if self.proposed else None
 
 
 class Round:
-    """One forward of anchors [B, 1], its draws, and the probabilities that somebody asked for."""
+    """One forward [B, w] of anchors and proposals, and the draws of all its columns."""
 
     def __init__(
-        self, target: Target, sampler: Sampler, rows: Sequence[Row], anchors: mx.array, positions: Sequence[int]
+        self,
+        target: Target,
+        sampler: Sampler,
+        turns: Sequence[Turn],
+        *,
+        behind: "Round | None" = None,
+        capture: Sequence[int] = (),
     ) -> None:
-        """`anchors`: int32 [B, 1], possibly not computed yet; `positions`: their absolute indices."""
-        self.rows = tuple(rows)
-        self.ids = tuple(row.id for row in rows)
-        starts = [position + 1 for position in positions]
+        """Builds the forward. `behind`: the plain round whose unread tokens are the anchors of turns without one."""
+        self._turns = tuple(turns)
+        self.started = clock.now()
+        self.ids = tuple(turn.row.id for turn in turns)
+        self.width = 1 + max(len(turn.proposal) for turn in turns)
+        self._columns = _columns(turns, self.width, behind)
         with ExitStack() as undo:
-            self._seen: Verification = undo.enter_context(target.verify([row.slot for row in rows], anchors))
-            self._choice: Choice = sampler.choose(self._seen.logits, [row.draws for row in rows], starts)
-            self._reports = [
-                (row.id, self._report(sampler, n, start))
-                for n, (row, start) in enumerate(zip(rows, starts, strict=True))
-                if row.probs
-            ]
+            slots = [turn.row.slot for turn in turns]
+            self._seen = undo.enter_context(target.verify(slots, self._columns, capture, revocable=behind is not None))
+            drafts = [_host(turn) for turn in turns]
+            starts = [turn.position + 1 for turn in turns]
+            self._choice: Choice = sampler.choose(
+                self._seen.logits, [turn.row.draws for turn in turns], starts, drafts if self.width > 1 else None
+            )
+            self._terms = {
+                turn.row.id: self._rejection(sampler, n, turn)
+                for n, turn in enumerate(turns)
+                if turn.row.drafting.rule is Rule.STOCHASTIC and len(turn.proposal)
+            }
+            self._reports = {
+                turn.row.id: self._report(sampler, n, turn) for n, turn in enumerate(turns) if turn.row.probs
+            }
             undo.pop_all()  # from here on `settle` decides; until here a fault keeps nothing
+
+    @property
+    def plain(self) -> bool:
+        """True when nobody proposes."""
+        return self.width == 1
+
+    @property
+    def tokens(self) -> mx.array:
+        """int32 [B, w]: the target's choices, not necessarily computed yet."""
+        return self._choice.tokens
 
     def has(self, id: int) -> bool:
         return id in self.ids
 
-    @property
-    def tokens(self) -> mx.array:
-        """int32 [B, 1]: the next anchors, not necessarily computed yet."""
-        return self._choice.tokens
-
     def start(self) -> None:
         """Queues the computation without waiting for it."""
+        self._seen.commit_to()
+        self.started = clock.now()
         mx.async_eval(*self._arrays)
 
     def wait(self) -> None:
         """Lets the computation end, without reading it."""
+        self._seen.commit_to()
         mx.eval(*self._arrays)
 
-    def settle(self, alive: Collection[int]) -> None:
-        """Commits the anchors' columns of the rows whose ids are in `alive`, and no others."""
-        self._seen.keep([int(id in alive) for id in self.ids])
+    def revoke(self) -> None:
+        """As if it had never been built. Only before `start`."""
+        self._seen.revoke()
 
-    def read(self) -> dict[int, Emitted]:
-        """Waits for the round; one host synchronisation. By row id."""
+    def settle(self, kept: Mapping[int, int]) -> None:
+        """Commits so many columns of each row by its id; rows that are not named keep nothing."""
+        self._seen.keep([kept.get(id, 0) for id in self.ids])
+
+    def read(self, ends: Collection[int]) -> dict[int, Emitted]:
+        """Waits for the round and judges it, by row id: one host synchronisation."""
         self.wait()
-        tokens = cast("list[list[int]]", self._choice.tokens.tolist())
-        self._choice.settle(tokens)
-        emitted = {id: Emitted(tuple(columns)) for id, columns in zip(self.ids, tokens, strict=True)}
-        for id, asked in self._reports:
-            emitted[id].probs = _probs(asked)
+        choices = cast("list[list[int]]", self._choice.tokens.tolist())
+        columns = cast("list[list[int]]", self._columns.tolist()) if self.width > 1 else [[0]] * len(self.ids)
+        emitted = {
+            turn.row.id: self._judge(turn, columns[n][1 : 1 + len(turn.proposal)], choices[n], ends)
+            for n, turn in enumerate(self._turns)
+        }
+        self._choice.settle([emitted[id].tokens for id in self.ids])
         return emitted
+
+    def features(self, id: int, count: int) -> Features:
+        """The captured residual streams of a row's first `count` columns."""
+        n = self.ids.index(id)
+        return {layer: stream[n, :count] for layer, stream in self._seen.features.items()}
 
     @property
     def _arrays(self) -> tuple[mx.array, ...]:
-        reports = (array for _, asked in self._reports for array in asked)
-        return (self._choice.tokens, *self._choice.arrays, *self._seen.state, *reports)
+        terms = (array for term in self._terms.values() for array in term)
+        reports = (array for report in self._reports.values() for array in report.arrays)
+        drafted = () if self.plain else (self._columns,)
+        return (self._choice.tokens, *self._choice.arrays, *drafted, *terms, *reports)
 
-    def _report(self, sampler: Sampler, n: int, start: int) -> Report:
-        """Probabilities of row n: of the raw logits, or of p where the request asked for that."""
-        row, logits, tokens = self.rows[n], self._seen.logits[n : n + 1], self._choice.tokens[n : n + 1]
-        if row.post_sampling:
-            return report_drawn(sampler.distribution(logits[0], row.draws, start)[None], tokens, row.probs)
-        return report(logits, tokens, row.probs)
+    def _rejection(self, sampler: Sampler, n: int, turn: Turn) -> Terms:
+        count = len(turn.proposal)
+        draft = self._columns[n, 1 : 1 + count]
+        p = sampler.distribution(self._seen.logits[n, : count + 1], turn.row.draws, turn.position + 1, _host(turn))
+        return terms(p, turn.proposal.q, draft, turn.row.seed, turn.position + 1)
+
+    def _report(self, sampler: Sampler, n: int, turn: Turn) -> Reported:
+        count, start = len(turn.proposal), turn.position + 1
+        logits = self._seen.logits[n, : count + 1]
+        judged = self._terms.get(turn.row.id)
+        if judged is None:
+            return ask(sampler, turn.row, logits, self._choice.tokens[n, : count + 1], start, _host(turn))
+        return ask_rejection(sampler, turn.row, logits, judged.choices, self._columns[n, 1 : count + 1], start)
+
+    def _judge(self, turn: Turn, draft: Sequence[int], choices: Sequence[int], ends: Collection[int]) -> Emitted:
+        id = turn.row.id
+        if id in self._terms:
+            p, q, u, drawn = (cast("list[float]", array.tolist()) for array in self._terms[id])
+            verdict = modified_rejection(draft, p, q, u, [int(token) for token in drawn])
+        else:
+            verdict = match(draft, choices[: len(draft) + 1])
+        verdict = verdict.until(ends)
+        reported = self._reports.get(id)
+        probs = () if reported is None else reported.read(verdict.accepted, len(verdict.emitted))
+        return Emitted(verdict, len(draft), probs)
 
 
-def _probs(asked: Report) -> tuple[TokenProbs, ...]:
-    """One entry a column. Values are as reported: log probabilities, or probabilities after sampling."""
-    chosen = cast("list[float]", asked.chosen[0].tolist())
-    ids = cast("list[list[int]]", asked.ids[0].tolist())
-    values = cast("list[list[float]]", asked.values[0].tolist())
-    return tuple(
-        TokenProbs(value, tuple((id, x) for id, x in zip(row, xs, strict=True) if not math.isinf(x)))
-        for value, row, xs in zip(chosen, ids, values, strict=True)
-    )
+def _host(turn: Turn) -> Sequence[int]:
+    """The proposals as host ids, as far as they are ones: only histories of penalties need them."""
+    tokens = turn.proposal.tokens
+    return () if isinstance(tokens, mx.array) else tokens
+
+
+def _columns(turns: Sequence[Turn], width: int, behind: Round | None) -> mx.array:
+    """Anchors and proposals, int32 [B, w], padded at the right."""
+    if behind is not None and all(turn.anchor is None for turn in turns):
+        ids = tuple(turn.row.id for turn in turns)
+        return behind.tokens if ids == behind.ids else behind.tokens[mx.array([behind.ids.index(id) for id in ids])]
+    if not any(isinstance(turn.proposal.tokens, mx.array) for turn in turns):
+        rows = [[turn.anchor, *cast("Sequence[int]", turn.proposal.tokens)] for turn in turns]
+        return mx.array([[*row, *[0] * (width - len(row))] for row in rows], mx.int32)
+    return mx.stack([_padded(turn, width) for turn in turns])
+
+
+def _padded(turn: Turn, width: int) -> mx.array:
+    """One row's columns, int32 [w]."""
+    tokens = turn.proposal.tokens
+    drafted = tokens if isinstance(tokens, mx.array) else mx.array(list(tokens), mx.int32)
+    parts = [mx.array([turn.anchor], mx.int32), drafted.astype(mx.int32)]
+    pad = width - 1 - len(turn.proposal)
+    return mx.concatenate([*parts, mx.zeros((pad,), mx.int32)] if pad else parts)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
+from stoker.core.counters import log_fields
 from stoker.core.errors import Unavailable
 from stoker.core.events import Event, Failed, Finished, Progress, Tokens
 from stoker.core.request import MAX_SEED, Request, Sampling
@@ -50,6 +51,7 @@ class Run:
             cache_prompt=job.options.cache_prompt,
             probs=job.options.probs,
             post_sampling_probs=job.options.post_sampling_probs,
+            speculation=job.options.speculation,
             keep_special=service.defaults.special,
             report=settings,
         )
@@ -114,7 +116,7 @@ class Run:
 
     def _log(self, part: Part, event: Finished) -> None:
         log.info(
-            "%s id=%d slot=%d prompt=%d cached=%d predicted=%d ms=%.1f tok/s=%.2f stop=%s",
+            "%s id=%d slot=%d prompt=%d cached=%d predicted=%d ms=%.1f tok/s=%.2f stop=%s%s",
             self.route,
             self.ids[part.index],
             event.slot,
@@ -124,6 +126,7 @@ class Run:
             event.timings.prompt_ms + event.timings.predicted_ms,
             event.timings.predicted_per_second,
             event.stop,
+            log_fields(event.draft, event.draft_off, event.rule),
         )
 
 

@@ -135,6 +135,8 @@ class Service:
     switches: Switches = field(default_factory=Switches)
     speculative_types: str = "none"
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The `stoker` object of `/props`: the drafter, its rule, what its exactness probe found."""
     fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
     """Fill-in-the-middle tokens that the vocabulary lacks."""
 

@@ -1,7 +1,9 @@
 """Totals since the start, and the picture of a slot. Fed by the scheduler, read by the routes."""
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
+from stoker.core.counters import DraftCounters, DraftOff, Kind
 from stoker.core.work import Outcome
 from stoker.scheduler.device import Ran
 from stoker.scheduler.sequence import Sequence
@@ -16,6 +18,8 @@ class Past:
     task: int
     has_new_line: bool
     report: dict[str, object]
+    draft_kind: Kind | None
+    draft_off: DraftOff | None
 
 
 class Metrics:
@@ -24,8 +28,13 @@ class Metrics:
         self._past: dict[int, Past] = {}
 
     def tick(self, ran: Ran[list[Outcome]], *, lag: float, rows: int) -> None:
-        """A tick has run; `lag` is the device's pause before it in seconds, `rows` how many rows it stepped."""
+        """A tick has run; `lag` is the device's pause before it in seconds, `rows` how many rows it stepped.
+
+        A forward that verified proposals is no decode, as upstream counts, nor are its rows busy slots of one.
+        """
         totals = self._totals
+        if any(outcome.round for outcome in ran.result):
+            rows = 0
         self._totals = replace(
             totals,
             ticks=totals.ticks + 1,
@@ -49,8 +58,26 @@ class Metrics:
             predicted_seconds=totals.predicted_seconds + timings.predicted_ms / 1e3,
             longest=max(totals.longest, len(sequence.request.prompt) + len(sequence.tokens)),
         )
-        report = dict(sequence.request.report)
-        self._past[sequence.slot] = Past(sequence.id, sequence.ending.has_new_line, report)
+        self._drafted(sequence.drafted.counters, sequence.draft_off)
+        self._past[sequence.slot] = Past(
+            task=sequence.id,
+            has_new_line=sequence.ending.has_new_line,
+            report=dict(sequence.request.report),
+            draft_kind=sequence.drafted.kind,
+            draft_off=sequence.draft_off,
+        )
+
+    def _drafted(self, counters: DraftCounters, off: DraftOff | None) -> None:
+        totals = self._totals
+        positions = zip_longest(totals.accepted_by_position, counters.by_position, fillvalue=0)
+        self._totals = replace(
+            totals,
+            drafted=totals.drafted + counters.proposed,
+            accepted=totals.accepted + counters.accepted,
+            rounds=totals.rounds + counters.rounds,
+            accepted_by_position=tuple(a + b for a, b in positions),
+            draft_off={**totals.draft_off, off: totals.draft_off.get(off, 0) + 1} if off else totals.draft_off,
+        )
 
     def totals(self, *, processing: int, deferred: int) -> Totals:
         return replace(self._totals, busy=processing, deferred=deferred)
@@ -61,7 +88,15 @@ class Metrics:
             past = self._past.get(slot.id)
             if past is None:
                 return SlotView(slot.id, len(slot.content))
-            return SlotView(slot.id, len(slot.content), past.task, has_new_line=past.has_new_line, report=past.report)
+            return SlotView(
+                slot.id,
+                len(slot.content),
+                past.task,
+                has_new_line=past.has_new_line,
+                report=past.report,
+                draft_kind=past.draft_kind,
+                draft_off=past.draft_off,
+            )
         limit = sequence.request.limits.predict
         return SlotView(
             slot.id,
@@ -74,4 +109,6 @@ class Metrics:
             remaining=limit - len(sequence.tokens) if limit >= 0 else -1,
             has_new_line=sequence.ending.has_new_line,
             report=sequence.request.report,
+            draft_kind=sequence.drafted.kind,
+            draft_off=sequence.drafted.now,
         )

@@ -5,12 +5,14 @@ where membership changes. Idle costs nothing: the loop sleeps until `submit`, `c
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from functools import partial
 
 from stoker.core import clock
+from stoker.core.counters import log_fields
 from stoker.core.errors import ContextExceeded, InvalidRequest, ServerError, ServerFault, Unavailable
 from stoker.core.events import Failed, Finished, StopType
 from stoker.core.request import Request
@@ -23,6 +25,8 @@ from stoker.scheduler.sequence import Phase, PieceText, Sequence
 from stoker.scheduler.slots import SlotTable
 from stoker.scheduler.stream import Stream
 from stoker.scheduler.views import SlotView, Totals
+
+log = logging.getLogger("stoker.requests")
 
 RETRY_AFTER = 1
 """Seconds that a client is asked to wait when the queue is full."""
@@ -173,6 +177,7 @@ class Scheduler:
         for id in self._cancelled:
             sequence = self._running.get(id)
             if sequence is not None:
+                _log_cancelled(sequence)
                 self._retire(sequence, sequence.content)
             else:
                 self._streams.pop(id, None)
@@ -219,7 +224,9 @@ class Scheduler:
                 continue
             stream.push(sequence.absorb(outcome, self._vocabulary.piece, self._vocabulary.ends))
             if sequence.phase is Phase.DONE:
-                self._retire(sequence, sequence.content)
+                # A recurrent state that went past the end cannot go back: no prompt may continue from it.
+                lost = sequence.overrun and self._traits.recurrent
+                self._retire(sequence, () if lost else sequence.content)
 
     def _account(self, plan: Plan, ran: Ran[list[Outcome]]) -> None:
         """Tells the prefill policy where the tick's time went."""
@@ -249,6 +256,20 @@ def _join(request: Request, sequence: Sequence) -> Join:
         sampling=request.sampling,
         probs=request.probs,
         post_sampling_probs=request.post_sampling_probs,
+        speculation=request.speculation,
+    )
+
+
+def _log_cancelled(sequence: Sequence) -> None:
+    """The line that the route writes for a request that finished; nobody there hears of this one's end."""
+    log.info(
+        "cancelled id=%d slot=%d prompt=%d cached=%d predicted=%d%s",
+        sequence.id,
+        sequence.slot,
+        len(sequence.request.prompt),
+        sequence.cached,
+        len(sequence.tokens),
+        log_fields(sequence.drafted.summary, sequence.draft_off, sequence.drafted.rule),
     )
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from enum import StrEnum
 
+from stoker.core.counters import DraftOff
 from stoker.core.events import Event, Failed, Finished, Piece, Progress, StopType, Tokens
 from stoker.core.request import Request
 from stoker.core.timings import Stopwatch, Timings
 from stoker.core.work import Outcome, TokenProbs
+from stoker.scheduler.drafted import Drafted
 from stoker.scheduler.ending import Ending
 from stoker.text.detokenizer import Detokenizer
 
@@ -30,7 +32,12 @@ class Sequence:
         self.tokens: list[int] = []
         self.phase = Phase.DECODE if cached >= self.prefill_end else Phase.PREFILL
         self.ending = Ending(request.limits, context - len(request.prompt))
+        self.drafted = Drafted(request.speculation)
+        self.overrun = False
+        """True: the last round went past the end that the text then had, so the slot holds more than `content`."""
         self._stopwatch = Stopwatch(request.arrived)
+        self._read_until = started
+        """When the last part of the prompt had been read."""
         self._detokenizer = Detokenizer()
         self._reported: list[tuple[int, Piece]] = []
         """Pieces with probabilities, each with the place in the text where its token begins."""
@@ -57,6 +64,11 @@ class Sequence:
         return (*self.request.prompt, *self.tokens[:-1])
 
     @property
+    def draft_off(self) -> DraftOff | None:
+        """Why nothing was drafted; None if something was, or as long as nothing was generated."""
+        return self.drafted.off if self.tokens else None
+
+    @property
     def timings(self) -> Timings:
         counted = len(self.request.prompt) - self.cached if self.tokens else self.processed - self.cached
         return self._stopwatch.read(cached=self.cached, prompt=counted, predicted=len(self.tokens))
@@ -70,14 +82,18 @@ class Sequence:
         if self.phase is Phase.DONE:
             return []
         if outcome.processed:
-            self.processed = outcome.processed
+            self.processed, self._read_until = outcome.processed, outcome.at
             if self.processed < self.prefill_end:
                 return [self._progress(outcome.at)]
             self.phase = Phase.DECODE
             return []
+        self.drafted.see(outcome)
         opening: list[Event] = []
         if outcome.tokens and not self.tokens:
             self.processed = len(self.request.prompt)
+            if outcome.round is not None:
+                # Its time is that of a round: as part of the prompt's, several tokens would have taken none.
+                self._stopwatch.prompt_read(self._read_until)
             opening = [self._progress(outcome.at)]
         return [*opening, *self._emit(outcome, piece, ends)]
 
@@ -87,16 +103,27 @@ class Sequence:
 
     def _emit(self, outcome: Outcome, piece: PieceText, ends: frozenset[int]) -> list[Event]:
         pieces: list[Piece] = []
+        before = len(self.tokens)
+        stop = self._take(outcome, piece, ends, pieces)
+        delivered = len(self.tokens) - before
+        self.drafted.count(outcome, delivered)
+        events: list[Event] = [Tokens(tuple(pieces))] if pieces else []
+        if stop is None:
+            return events
+        self.phase = Phase.DONE
+        self.overrun = delivered < len(outcome.tokens)
+        return [*events, self._finish(stop)]
+
+    def _take(self, outcome: Outcome, piece: PieceText, ends: frozenset[int], pieces: list[Piece]) -> StopType | None:
+        """The outcome's tokens, up to the one that ends the answer."""
         for n, token in enumerate(outcome.tokens):
             probs = outcome.probs[n] if n < len(outcome.probs) else None
             self._stopwatch.token(outcome.at)
             self.tokens.append(token)
             stop = self._push(token, probs, piece(token, self.request.keep_special), token in ends, pieces)
             if stop is not None:
-                self.phase = Phase.DONE
-                events: list[Event] = [Tokens(tuple(pieces))] if pieces else []
-                return [*events, self._finish(stop)]
-        return [Tokens(tuple(pieces))] if pieces else []
+                return stop
+        return None
 
     def _push(
         self, token: int, probs: TokenProbs | None, data: bytes, end: bool, pieces: list[Piece]
@@ -131,4 +158,7 @@ class Sequence:
             truncated=ending.truncated,
             has_new_line=ending.has_new_line,
             timings=self.timings,
+            draft=self.drafted.summary,
+            draft_off=self.draft_off,
+            rule=self.drafted.rule,
         )

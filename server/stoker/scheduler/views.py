@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stoker.core.counters import DraftOff, Kind
+
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
@@ -25,6 +27,10 @@ class SlotView:
     has_new_line: bool = False
     report: Mapping[str, object] = field(default_factory=dict[str, object])
     """`Request.report` of the task."""
+    draft_kind: Kind | None = None
+    """What drafts, or drafted, for the task."""
+    draft_off: DraftOff | None = None
+    """Why it does not draft at the moment; of the last task, why it never did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Totals:
     rounds: int = 0
     accepted_by_position: tuple[int, ...] = ()
     """Accepted proposals at depth 0, 1, …; empty until a round has run."""
+    draft_off: Mapping[DraftOff, int] = field(default_factory=dict[DraftOff, int])
+    """Requests that emitted tokens and were not drafted, by the reason."""
     busy: int = 0
     """Requests in a slot now."""
     deferred: int = 0

@@ -1,9 +1,9 @@
 """What a parsed body amounts to: prompts, sampling, limits, and how to shape the answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from stoker.core.request import Limits, Sampling
+from stoker.core.request import Limits, Sampling, Speculation
 
 Ids = tuple[int, ...]
 
@@ -34,6 +34,7 @@ class Options:
     cache_prompt: bool = True
     probs: int = 0
     post_sampling_probs: bool = False
+    speculation: Speculation = field(default_factory=Speculation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from stoker.routes.schema.fields import (
     type_error,
 )
 from stoker.routes.schema.job import Ids, Job, Options
+from stoker.routes.schema.speculation import read_speculation
 from stoker.routes.service import Service
 
 Body = Mapping[str, object]
@@ -131,6 +132,7 @@ def read_options(body: Body, service: Service) -> Options:
         cache_prompt=read_bool(body, "cache_prompt", defaults.cache_prompt),
         probs=max(0, min(read_int(body, tables.PROBS, 0), service.tokenizer.vocab)),
         post_sampling_probs=read_bool(body, "post_sampling_probs", False),
+        speculation=read_speculation(body),
     )
 
 

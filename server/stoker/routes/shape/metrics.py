@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from stoker.core.counters import DraftOff
 from stoker.scheduler.views import Totals
 
 
@@ -110,6 +111,9 @@ def _own(totals: Totals) -> Iterator[str]:
     for name, kind, text, value in rows:
         yield from _block(f"stoker:{name}", kind, text)
         yield f"stoker:{name} {value}"
+    yield from _block("stoker:draft_off_total", "counter", "Number of requests that were not drafted, by the reason")
+    for reason in DraftOff:
+        yield f'stoker:draft_off_total{{reason="{reason}"}} {totals.draft_off.get(reason, 0)}'
 
 
 def _block(name: str, kind: str, text: str) -> Iterator[str]:

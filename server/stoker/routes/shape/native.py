@@ -54,7 +54,7 @@ def final(subject: Subject, part: Part, event: Finished, *, streamed: bool) -> J
         "stop_type": str(event.stop),
         "stopping_word": event.stopping_word,
         "tokens_cached": event.tokens_in_slot,
-        "timings": timings.final(event.timings, event.draft),
+        "timings": timings.final(event, asked=options.speculation.asked),
     }
     if options.probs and not streamed:
         answer["completion_probabilities"] = subject.probabilities(*event.pieces)

@@ -98,7 +98,7 @@ def _whole(subject: Subject, choices: list[Json], kind: str, ended: Ended) -> Js
 
 
 def _ending(subject: Subject, part: Part, event: Finished, *, streamed: bool) -> Json:
-    ending: Json = {"timings": timings.final(event.timings, event.draft)}
+    ending: Json = {"timings": timings.final(event, asked=subject.options.speculation.asked)}
     if not subject.options.verbose:
         return ending
     return {"__verbose": native.final(subject, part, event, streamed=streamed)} | ending

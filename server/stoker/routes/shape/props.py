@@ -1,4 +1,4 @@
-"""`/props`: what is served, and the defaults of a request."""
+"""`/props`: what is served, and the defaults of a request; at its end an object of our own."""
 
 from stoker.routes.body import Json
 from stoker.routes.schema.job import Options
@@ -34,4 +34,5 @@ def props(service: Service, edge: Edge, media_marker: str) -> Json:
         "build_info": service.build,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
+        "stoker": dict(service.about),
     }

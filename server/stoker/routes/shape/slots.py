@@ -6,7 +6,7 @@ from stoker.scheduler.views import SlotView
 
 
 def slot(view: SlotView, context: int, *, speculative: bool, debug: bool) -> Json:
-    """Four keys for a slot that was never used. `debug` shows all 49 settings."""
+    """Four keys for a slot that was never used. `debug` shows all 49 settings. The last two keys are our own."""
     entry: Json = {"id": view.id, "n_ctx": context, "speculative": speculative, "is_processing": view.busy}
     if view.task is None:
         return entry
@@ -24,4 +24,6 @@ def slot(view: SlotView, context: int, *, speculative: bool, debug: bool) -> Jso
                 "n_decoded": view.decoded,
             }
         ],
+        "draft_kind": view.draft_kind,
+        "draft_off": view.draft_off,
     }

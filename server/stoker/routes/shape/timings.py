@@ -1,6 +1,6 @@
-"""`timings`: nine keys on every final answer, four more where speculation ran."""
+"""`timings`: nine keys on every final answer, four more where speculation ran, or one that says why it did not."""
 
-from stoker.core.counters import DraftSummary
+from stoker.core.events import Finished
 from stoker.core.timings import Timings
 from stoker.routes.body import Json
 
@@ -19,11 +19,12 @@ def base(timings: Timings) -> Json:
     }
 
 
-def final(timings: Timings, draft: DraftSummary | None) -> Json:
-    """The nine keys, and the draft keys if a verify round ran."""
+def final(event: Finished, *, asked: bool) -> Json:
+    """The nine keys, and the draft keys if a verify round ran; if none did, the reason where the request `asked`."""
+    timings, draft = base(event.timings), event.draft
     if draft is None:
-        return base(timings)
-    return base(timings) | {
+        return timings | {"draft_off": event.draft_off} if asked and event.draft_off else timings
+    return timings | {
         "draft_n": draft.proposed,
         "draft_n_accepted": draft.accepted,
         "draft_rounds": draft.rounds,

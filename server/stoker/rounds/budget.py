@@ -1,0 +1,171 @@
+"""The budget: how wide a tick may be. Measured cost against expected yield, so that drafting never costs.
+
+Rules of this file
+1. `cost(rows, width)` of a forward, in seconds, is measured by every tick, remembered by cell, and
+   interpolated where nothing was measured.
+2. A session says what it expects to be accepted, by depth (`Acceptance`).
+3. The tick's width is the one with the most expected tokens per second, the drafters' forwards
+   included. Width 1 is a plain tick.
+4. A drafter that does not pay is tried again now and then, within `PROBE_SHARE` of the time.
+
+Host arithmetic only: no array, no clock. spec/architecture.md section 5.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+RECENT = 0.2
+"""Weight of a new measurement of a cell."""
+OUTLIER = 3.0
+"""A measurement this many times the cell's value counts only so much: another process had the machine."""
+SLOPE = 0.15
+"""Growth of log2(cost) with each doubling of rows or of width, before anything else is known."""
+MARGIN = 1.03
+"""A wider tick must promise this much more than a plain one."""
+PROBE_SHARE = 0.02
+DECAY = 0.95
+"""Of an acceptance's evidence, at every round."""
+PRIOR_WEIGHT = 1.5
+"""Tests that the prior counts for."""
+
+
+class CostTable:
+    """Seconds of a forward by (rows, width)."""
+
+    def __init__(self, cells: Mapping[tuple[int, int], float] | None = None) -> None:
+        self.cells: dict[tuple[int, int], float] = dict(cells or {})
+        self._surface: np.ndarray | None = None
+
+    def observe(self, rows: int, width: int, seconds: float) -> None:
+        """A tick of that shape took so long."""
+        known = self.cells.get((rows, width))
+        if known is None:
+            self.cells[rows, width] = seconds
+        else:
+            self.cells[rows, width] = known + RECENT * (min(seconds, OUTLIER * known) - known)
+        self._surface = None
+
+    def cost(self, rows: int, width: int) -> float:
+        """Seconds, measured or interpolated; 0.0 while nothing at all was measured."""
+        known = self.cells.get((rows, width))
+        if known is not None or not self.cells:
+            return known or 0.0
+        if self._surface is None:
+            self._surface = _fit(self.cells)
+        return float(2.0 ** (_features(rows, width) @ self._surface))
+
+
+def _features(rows: int, width: int) -> np.ndarray:
+    r, w = math.log2(rows), math.log2(width)
+    return np.array([1.0, r, w, r * w])
+
+
+def _fit(cells: Mapping[tuple[int, int], float]) -> np.ndarray:
+    """log2 of the cost as a bilinear surface over log2 of rows and width, drawn weakly to a usual one."""
+    x = np.stack([_features(*cell) for cell in cells])
+    y = np.log2(np.array(list(cells.values())))
+    usual = np.array([float(np.mean(y - x[:, 1:3].sum(axis=1) * SLOPE)), SLOPE, SLOPE, 0.0])
+    pull = np.diag([1e-6, 0.05, 0.05, 0.2])
+    return usual + np.linalg.solve(x.T @ x + pull, x.T @ (y - x @ usual))
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """How likely a proposal of each depth is right, given that the ones before it are: decayed counts."""
+
+    prior: float = 0.6
+    right: list[float] = field(default_factory=list[float])
+    tested: list[float] = field(default_factory=list[float])
+
+    def observe(self, tested: int, accepted: int) -> None:
+        """A round, or a shadow look-up, that tested so many proposals in order."""
+        while len(self.tested) < tested:
+            self.tested.append(0.0)
+            self.right.append(0.0)
+        for i in range(tested):
+            self.tested[i] = self.tested[i] * DECAY + 1.0
+            self.right[i] = self.right[i] * DECAY + float(i < accepted)
+
+    def reach(self, depth: int) -> list[float]:
+        """The probability that proposals 1 … depth are accepted, cumulative."""
+        pooled = (sum(self.right) + PRIOR_WEIGHT * self.prior) / (sum(self.tested) + PRIOR_WEIGHT)
+        cumulative, so_far = list[float](), 1.0
+        for i in range(depth):
+            right, tested = (self.right[i], self.tested[i]) if i < len(self.tested) else (0.0, 0.0)
+            so_far *= (right + PRIOR_WEIGHT * pooled) / (tested + PRIOR_WEIGHT)
+            cumulative.append(so_far)
+        return cumulative
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one row could draft: the probability that it gets so far, for each proposal it may make."""
+
+    reach: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A tick's width in columns, and what it promises."""
+
+    width: int
+    gain: float
+    """Expected tokens per second over those of a plain tick."""
+
+
+class Budget:
+    """Costs by the drafters whose forwards a tick contains, since those run in the same evaluation."""
+
+    def __init__(self, tables: Mapping[str, CostTable] | None = None) -> None:
+        """`tables`: by `company` of drafters; the empty one is the target alone."""
+        self.tables: dict[str, CostTable] = dict(tables or {})
+        self._waited: dict[str, float] = {}
+
+    def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
+        """A tick took so long."""
+        self.tables.setdefault(company, CostTable()).observe(rows, width, seconds)
+
+    def cost(self, company: str, rows: int, width: int) -> float:
+        """Seconds of a tick; that of the target alone while a company was never measured, 0.0 if nothing was."""
+        own = self.tables.get(company if width > 1 else "")
+        alone = self.tables.get("")
+        table = own or alone
+        return table.cost(rows, width) if table is not None else 0.0
+
+    def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
+        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
+
+        While the plain cost is not known, the widest is taken: it is about to be measured.
+        """
+        plain = self.cost("", rows, 1)
+        if not plain:
+            return Choice(max(widths, default=1), 1.0)
+        best = Choice(1, 1.0)
+        for width in widths:
+            tokens = rows + sum(sum(offer.reach[: width - 1]) for offer in offers)
+            gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
+            if gain > max(best.gain, MARGIN):
+                best = Choice(width, gain)
+        return best
+
+    def may_probe(self, company: str, rows: int, width: int) -> bool:
+        """True if drafters that do not pay may be tried again: the time since their last trial bears the cost."""
+        extra = self.cost(company, rows, width) - self.cost("", rows, 1)
+        if self._waited.get(company, 0.0) * PROBE_SHARE < max(extra, 0.0):
+            return False
+        self._waited[company] = 0.0
+        return True
+
+    def waited(self, company: str, seconds: float) -> None:
+        """Plain time went by in which these drafters were parked."""
+        self._waited[company] = self._waited.get(company, 0.0) + seconds
+
+    def describe(self) -> dict[str, object]:
+        """What `/props` shows: milliseconds by company and `rows x width`."""
+        return {
+            company or "target": {f"{r}x{w}": round(1e3 * t, 3) for (r, w), t in sorted(table.cells.items())}
+            for company, table in sorted(self.tables.items())
+        }

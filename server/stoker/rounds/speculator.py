@@ -1,0 +1,204 @@
+"""Speculator: whether and how a row drafts. Chooses the rule, opens sessions, collects proposals.
+
+A drafter's fault costs its row its proposals, never its tokens: every call into a drafter goes
+through `_trust`, and a row whose drafter fails goes on plainly.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from stoker.acceptance.select import Rule, Selected, Setting, select
+from stoker.core.counters import DraftOff, Kind
+from stoker.core.request import Sampling
+from stoker.core.work import Join
+from stoker.rounds.base import NOTHING, Ask, Drafter, Drawing, Features, Opening, Proposal
+from stoker.rounds.budget import Budget, Offer
+from stoker.rounds.guard import Fault, guard
+from stoker.rounds.row import Drafting, Row
+from stoker.rounds.step import Emitted
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """How the server speculates. Without drafters, nothing does."""
+
+    drafters: Mapping[Kind, Drafter] = field(default_factory=dict[Kind, Drafter])
+    default: Kind | None = None
+    """The drafter of requests that name none."""
+    setting: Setting = Setting.MATCH
+    coupled: bool = True
+    least: int = 0
+    """A shorter proposal is not verified (`--spec-draft-n-min`)."""
+    widest: Callable[[int], int] = field(default=lambda width: width)
+    """The widest forward, in columns, that is exact enough and not above the given width."""
+    budget: Budget | None = None
+    """None: every proposal is verified, whatever it costs."""
+
+
+class Speculator:
+    def __init__(self, speculation: Speculation | None = None, context: int = 0) -> None:
+        """`context`: columns that a slot may keep."""
+        self._how = speculation or Speculation()
+        self._context = context
+        self._said: set[str] = set()
+
+    # one row
+
+    def open(self, join: Join) -> Drafting:
+        """A new row's drafting; its `off` says why if it does not draft."""
+        asked, sampling = join.speculation, join.sampling
+        if asked.disabled:
+            return Drafting(off=DraftOff.DISABLED)
+        drafter = self._drafter(asked.kind)
+        if drafter is None:
+            return Drafting(off=DraftOff.NO_DRAFTER)
+        selected = select(drafter.kind, self._how.setting, greedy=sampling.greedy, has_q=drafter.has_q)
+        self._say(drafter.kind, selected)
+        if sampling.stateful or selected.rule is None:
+            return Drafting(off=DraftOff.SAMPLER)
+        if self._how.widest(2) < 2:
+            return Drafting(off=DraftOff.INEXACT)
+        most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most)
+        session = guard(lambda: drafter.open(opening))
+        if isinstance(session, Fault):
+            log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)
+            return Drafting(off=DraftOff.FAULT)
+        return Drafting(session, drafter.kind, selected.rule, None)
+
+    def sampling(self, join: Join, drafting: Drafting) -> Sampling:
+        """The target's sampling of a row: greedy under the biased argmax rule, else the request's."""
+        return replace(join.sampling, temperature=0.0) if drafting.rule is Rule.ARGMAX else join.sampling
+
+    def read(self, row: Row, stop: int, features: Features) -> None:
+        """The row's prompt has been run up to `stop`."""
+        session = row.drafting.session
+        if session is not None:
+            self._trust(row, lambda: session.read(stop, features))
+
+    def observe(self, row: Row, emitted: Emitted, features: Features) -> None:
+        """A round of the row ended, plain or not."""
+        session = row.drafting.session
+        if session is not None:
+            self._trust(row, lambda: session.observe(emitted.verdict, emitted.proposed, features))
+
+    def close(self, row: Row, keep: int) -> None:
+        """The row leaves its slot, where `keep` of its tokens stay."""
+        session = row.drafting.session
+        if session is not None:
+            self._trust(row, lambda: session.close(keep))
+
+    def abandon(self, row: Row, reason: DraftOff) -> None:
+        """The row goes on plainly; nothing of what its drafter holds is trusted any more."""
+        session = row.drafting.session
+        if session is not None:
+            row.drafting.session, row.drafting.off = None, reason
+            guard(lambda: session.close(0))
+
+    # a tick
+
+    def capture(self, rows: Sequence[Row]) -> tuple[int, ...]:
+        """The layers whose residual streams the rows' drafters read."""
+        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
+        return tuple(sorted({layer for kind in kinds for layer in self._how.drafters[kind].needs.capture}))
+
+    def propose(self, rows: Sequence[Row], left: Mapping[int, int]) -> list[Proposal]:
+        """Proposals for each row of the next round, most of them empty. `left`: tokens a row may still emit, by id."""
+        limits = {row.id: self._limit(row, left[row.id]) for row in rows}
+        asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
+        width = self._width(len(rows), asking, limits)
+        proposals: dict[int, Proposal] = {}
+        if width > 1:
+            limits = {id: min(limit, width - 1) for id, limit in limits.items()}
+            for kind in {row.drafting.kind: None for row in asking}:
+                mine = [row for row in asking if row.drafting.kind is kind]
+                if kind is not None:
+                    proposals |= self._ask(self._how.drafters[kind], mine, limits)
+        return self._fitted([proposals.get(row.id, NOTHING) for row in rows])
+
+    def company(self, rows: Sequence[Row]) -> str:
+        """The drafters whose forwards a tick of these rows contains, by name."""
+        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
+        return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
+
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, seconds: float) -> None:
+        """A round of all these rows took so long, from its start to its reading."""
+        budget = self._how.budget
+        if budget is None:
+            return
+        budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
+        parked = [row for row in rows if row.drafting.parked]
+        if parked:
+            budget.waited(self.company(parked), seconds)
+
+    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
+        """How wide the tick may be, in columns."""
+        budget = self._how.budget
+        if not asking:
+            return 1
+        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
+        most = self._how.widest(1 + max(len(offer.reach) for offer in offers))
+        if budget is None or most <= 1:
+            return most
+        widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
+        company = self.company(asking)
+        chosen = budget.choose(rows, offers, widths, company).width
+        for row in asking:
+            row.drafting.parked = chosen == 1
+        if chosen == 1 and budget.may_probe(company, rows, widths[0]):
+            return widths[0]
+        return chosen
+
+    def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
+        asks = [
+            Ask(row.drafting.session, row.anchor, row.position, limits[row.id], self._drawing(row))
+            for row in rows
+            if row.drafting.session is not None
+        ]
+        made = guard(lambda: drafter.propose(asks))
+        if isinstance(made, Fault):
+            log.warning("%s failed: %s; %d rows go on plainly", drafter.kind, made.error, len(rows))
+            for row in rows:
+                self.abandon(row, DraftOff.FAULT)
+            return {}
+        least = max(self._how.least, 1)
+        # Penalties look at the proposals before a column, on the host: such a row costs a second synchronisation.
+        return {
+            row.id: it.on_host() if row.feedback else it for row, it in zip(rows, made, strict=True) if len(it) >= least
+        }
+
+    def _drawing(self, row: Row) -> Drawing:
+        stochastic = row.drafting.rule is Rule.STOCHASTIC
+        return Drawing(coupled=self._how.coupled and not stochastic, with_q=stochastic)
+
+    def _limit(self, row: Row, left: int) -> int:
+        """Proposals that cannot overrun the row's budget or its slot: the bonus token needs a place too."""
+        return min(left, self._context - row.position) - 1
+
+    def _fitted(self, proposals: list[Proposal]) -> list[Proposal]:
+        """The proposals cut to a width that is exact enough: a drafter may have made fewer than it offered."""
+        width = 1 + max((len(it) for it in proposals), default=0)
+        most = self._how.widest(width) - 1
+        return proposals if most >= width - 1 else [it.first(most) for it in proposals]
+
+    def _drafter(self, asked: str) -> Drafter | None:
+        kind = self._how.default if not asked else next((k for k in self._how.drafters if k == asked), None)
+        return None if kind is None else self._how.drafters.get(kind)
+
+    def _trust(self, row: Row, call: Callable[[], None]) -> None:
+        done = guard(call)
+        if isinstance(done, Fault):
+            log.warning("%s failed for request %d: %s; it goes on plainly", row.drafting.kind, row.id, done.error)
+            self.abandon(row, DraftOff.FAULT)
+
+    def _say(self, kind: Kind, selected: Selected) -> None:
+        """The rule, once per kind; the warning of a setting that does not apply, once."""
+        for line in (f"speculative acceptance rule active: {kind} {selected.rule}", selected.warning):
+            if line and line not in self._said:
+                self._said.add(line)
+                log.log(logging.WARNING if line == selected.warning else logging.INFO, line)
