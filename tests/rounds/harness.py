@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import mlx.core as mx
 from mlx import nn
@@ -91,9 +92,14 @@ def alone(make: Callable[[], nn.Module], want: Wanted, ends: frozenset[int] = fr
     return Harness(Target(make(), 1, 512), ends=ends).run([plain])[0]
 
 
+def best(logits: mx.array) -> int:
+    """The argmax of logits [V]."""
+    return cast("list[int]", mx.argmax(logits[None], axis=-1).tolist())[0]
+
+
 def greedy(model: nn.Module, prompt: Sequence[int], count: int) -> list[int]:
     """Greedy tokens by fresh forwards of the whole sequence: no cache, no loop of ours."""
     history = list(prompt)
     for _ in range(count):
-        history.append(int(mx.argmax(model(mx.array([history]))[0, -1]).item()))
+        history.append(best(model(mx.array([history]))[0, -1]))
     return history[len(prompt) :]

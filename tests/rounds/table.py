@@ -65,4 +65,4 @@ class TableVerification(Verification):
 
 def constant(logits: Sequence[float]) -> mx.array:
     """A table whose rows are all the same: independent tokens."""
-    return mx.broadcast_to(mx.array(logits, mx.float32), (len(logits), len(logits)))
+    return mx.broadcast_to(mx.array(list(logits), mx.float32), (len(logits), len(logits)))
