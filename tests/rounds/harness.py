@@ -7,6 +7,7 @@ from typing import cast
 import mlx.core as mx
 from mlx import nn
 
+from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftCounters
 from stoker.core.request import Sampling, Speculation
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
@@ -35,9 +36,11 @@ class Wanted:
 
 
 class Harness:
-    def __init__(self, target: Target, how: How | None = None, ends: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, target: Target, how: How | None = None, ends: frozenset[int] = frozenset(), clock: Clock = now
+    ) -> None:
         self.target, self.ends = target, ends
-        self.engine = Engine(target, Sampler(target.vocab, []), ends, Speculator(how, target.context))
+        self.engine = Engine(target, Sampler(target.vocab, []), ends, Speculator(how, target.context), clock)
         self.tokens: dict[int, list[int]] = {}
         self.outcomes: list[Outcome] = []
         self.errors: dict[int, Exception] = {}

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from stoker.core import clock
+from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftOff
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
@@ -42,8 +42,11 @@ class Engine:
         sampler: Sampler,
         ends: Collection[int] = frozenset(),
         speculator: Speculator | None = None,
+        clock: Clock = now,
     ) -> None:
         """`ends`: token ids that end an answer; a round is cut after the first of them."""
+        self._clock = clock
+        self._started = clock()
         self._target, self._sampler, self._ends = target, sampler, ends
         self._speculator = speculator or Speculator()
         self._rows: dict[int, Row] = {}
@@ -103,7 +106,7 @@ class Engine:
         self._target.truncate(slot, 0)
         if row is not None:
             self._speculator.close(row, 0)
-        return Outcome(id, clock.now(), error=fault.error)
+        return Outcome(id, self._clock(), error=fault.error)
 
     # prompts
 
@@ -117,7 +120,7 @@ class Engine:
                 return [self._fail(rows[0].id, rows[0].slot, done)]
             log.warning("a prompt forward of %d rows failed (%s); each is tried alone", len(rows), done.error)
             return [outcome for item in work for outcome in self._prefill([item])]
-        at = clock.now()
+        at = self._clock()
         return [Outcome(row.id, at, processed=row.processed) for row in rows]
 
     # rounds
@@ -146,6 +149,7 @@ class Engine:
 
     def _fly(self, built: "Round | Broken") -> None:
         self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
+        self._started = self._clock()
         started = guard(built.start)
         self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
 
@@ -168,7 +172,7 @@ class Engine:
             flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width, clock.now() - flight.started)
+        self._speculator.landed(rows, drafted, flight.width, self._clock() - self._started)
         return self._absorb(flight, alive, emitted)
 
     def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:
@@ -192,7 +196,7 @@ class Engine:
             self._following = None
 
     def _absorb(self, flight: Round, rows: Sequence[Row], emitted: dict[int, Emitted]) -> list[Outcome]:
-        at, outcomes = clock.now(), list[Outcome]()
+        at, outcomes = self._clock(), list[Outcome]()
         for row in rows:
             it = emitted[row.id]
             row.anchor = it.tokens[-1]

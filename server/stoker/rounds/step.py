@@ -15,7 +15,6 @@ import mlx.core as mx
 from stoker.acceptance.rules import match, modified_rejection
 from stoker.acceptance.select import Rule
 from stoker.acceptance.verdict import Verdict
-from stoker.core import clock
 from stoker.core.counters import RoundCount
 from stoker.core.work import TokenProbs
 from stoker.models.rejection import Terms, terms
@@ -69,7 +68,6 @@ class Round:
     ) -> None:
         """Builds the forward. `behind`: the plain round whose unread tokens are the anchors of turns without one."""
         self._turns = tuple(turns)
-        self.started = clock.now()
         self.ids = tuple(turn.row.id for turn in turns)
         self.width = 1 + max(len(turn.proposal) for turn in turns)
         self._columns = _columns(turns, self.width, behind)
@@ -107,7 +105,6 @@ class Round:
     def start(self) -> None:
         """Queues the computation without waiting for it."""
         self._seen.commit_to()
-        self.started = clock.now()
         mx.async_eval(*self._arrays)
 
     def wait(self) -> None:

@@ -1,0 +1,206 @@
+"""The budget as arithmetic, and in the engine on a scripted clock: drafting never costs, and is found again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import pytest
+
+from fakes import FakeClock
+from rounds.harness import GREEDY, Harness, Wanted
+from rounds.oracle import Oracle, OracleSession
+from rounds.table import TableTarget
+from stoker.core.counters import DraftOff
+from stoker.rounds.base import Needs, Opening, Proposal
+from stoker.rounds.budget import MARGIN, PROBE_SHARE, Acceptance, Budget, CostTable, Offer
+from stoker.rounds.speculator import Speculation as How
+
+SMOLLM2 = {(1, 1): 0.054, (1, 8): 0.076, (4, 1): 0.077, (4, 8): 0.136}
+"""Seconds measured on 2 CPU cores (spec/scheduler.md, prototypes)."""
+
+
+def table(cells: dict[tuple[int, int], float] | None = None) -> CostTable:
+    return CostTable(SMOLLM2 if cells is None else cells)
+
+
+def test_a_measured_cell_is_what_was_measured() -> None:
+    assert table().cost(4, 8) == 0.136
+
+
+@pytest.mark.parametrize(
+    ("cell", "low", "high"), [((1, 4), 0.054, 0.076), ((2, 1), 0.054, 0.077), ((2, 8), 0.076, 0.136)]
+)
+def test_an_unmeasured_cell_lies_between_its_neighbours(cell: tuple[int, int], low: float, high: float) -> None:
+    assert low < table().cost(*cell) < high
+
+
+def test_nothing_measured_costs_nothing_yet() -> None:
+    assert table({}).cost(1, 1) == 0.0
+
+
+def test_one_cell_alone_already_grows_with_rows_and_width() -> None:
+    one = table({(1, 1): 0.01})
+    assert one.cost(1, 1) < one.cost(1, 4) < one.cost(1, 8) < one.cost(4, 8)
+
+
+def test_measurements_move_a_cell_and_an_outlier_moves_it_only_so_far() -> None:
+    costs = table({(1, 1): 0.1})
+    for _ in range(40):
+        costs.observe(1, 1, 0.2)
+    assert costs.cost(1, 1) == pytest.approx(0.2, rel=0.01)
+    costs.observe(1, 1, 100.0)
+    assert costs.cost(1, 1) < 0.3
+
+
+def test_acceptance_begins_at_its_prior_and_follows_the_evidence_by_depth() -> None:
+    acceptance = Acceptance(prior=0.5)
+    assert acceptance.reach(2) == pytest.approx([0.5, 0.25])
+    for _ in range(200):
+        acceptance.observe(tested=2, accepted=1)
+    first, second, third = acceptance.reach(3)
+    assert first > 0.95
+    assert second < 0.1
+    assert third < second
+
+
+def test_the_width_with_the_most_tokens_a_second_is_chosen() -> None:
+    budget = Budget({"": table()})
+    certain, hopeless = Offer([0.95**i for i in range(1, 8)]), Offer([0.05**i for i in range(1, 8)])
+    widths = range(2, 9)
+    assert budget.choose(1, [certain], widths).width == 8
+    assert budget.choose(1, [hopeless], widths).width == 1
+    assert 1 < budget.choose(1, [Offer([0.6**i for i in range(1, 8)])], widths).width < 8
+
+
+def test_one_drafting_row_must_pay_for_the_padding_of_the_others() -> None:
+    budget = Budget({"": table()})
+    offer = Offer([0.7, 0.4, 0.2])
+    assert budget.choose(1, [offer], [2, 3, 4]).width > 1
+    assert budget.choose(16, [offer], [2, 3, 4]).width == 1
+
+
+def test_a_gain_within_the_margin_is_not_worth_it() -> None:
+    cells = {(1, 1): 1.0, (1, 2): 1.5}
+    assert Budget({"": table(cells)}).choose(1, [Offer([0.5 * MARGIN])], [2]).width == 1
+    assert Budget({"": table(cells)}).choose(1, [Offer([0.6])], [2]).width == 2
+
+
+def test_a_drafters_own_forwards_are_part_of_its_ticks() -> None:
+    offer = Offer([0.9, 0.8, 0.7])
+    budget = Budget({"": table(), "draft-model": table({(1, 2): 0.15, (1, 3): 0.2, (1, 4): 0.25})})
+    assert budget.choose(1, [offer], [2, 3, 4]).width == 4
+    assert budget.choose(1, [offer], [2, 3, 4], "draft-model").width == 1
+
+
+def test_without_any_measurement_the_widest_offer_is_taken_and_measured() -> None:
+    assert Budget().choose(1, [Offer([0.1, 0.1])], [2, 3]).width == 3
+    assert Budget().choose(1, [], []).width == 1
+
+
+def test_trials_of_a_parked_drafter_take_a_bounded_share_of_the_time() -> None:
+    budget = Budget({"": table({(1, 1): 1.0, (1, 2): 1.5})})
+    trials = 0
+    for _ in range(1000):
+        if budget.may_probe("", 1, 2):
+            trials += 1
+        budget.waited("", 1.0)
+    assert 0 < trials * 0.5 <= 1000 * PROBE_SHARE
+
+
+def test_it_tells_what_it_knows() -> None:
+    assert Budget({"": table({(1, 1): 0.05}), "mtp": table({(1, 2): 0.1})}).describe() == {
+        "target": {"1x1": 50.0},
+        "mtp": {"1x2": 100.0},
+    }
+
+
+# in the engine
+
+VOCAB = 64
+CYCLE = mx.array([[30.0 * (b == (a + 1) % VOCAB) for b in range(VOCAB)] for a in range(VOCAB)], mx.float32)
+
+
+@dataclass
+class Learned(OracleSession):
+    """An oracle that says what it has learned, as real drafters do; wrong until `pays_from` tokens are out."""
+
+    acceptance: Acceptance | None = None
+
+    def reach(self, limit: int) -> Sequence[float]:
+        assert self.acceptance is not None
+        return self.acceptance.reach(min(limit, self.most))
+
+    def observe(self, verdict, proposed, features) -> None:
+        super().observe(verdict, proposed, features)
+        assert self.acceptance is not None
+        if proposed:
+            self.acceptance.observe(verdict.tested, verdict.accepted)
+
+
+@dataclass
+class LateOracle(Oracle):
+    pays_from: int = 0
+    forwards: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(forwards=self.forwards)
+
+    def open(self, opening: Opening) -> Learned:
+        session = super().open(opening)
+        learned = Learned(session.prompt, session.truth, session.rng, session.most, acceptance=Acceptance())
+        self.sessions[-1] = learned
+        return learned
+
+    def _draft(self, session: OracleSession, limit: int) -> Proposal:
+        self.error = 0.0 if len(session.emitted) >= self.pays_from else 1.0
+        return super()._draft(session, limit)
+
+
+def seconds_for(
+    rows: int, count: int, pays_from: int | None, cost: Callable[[int, int], float]
+) -> tuple[float, float, Harness]:
+    """Scripted time of a plain and of a drafted run of the same rows, and the drafted harness."""
+    spent: list[float] = []
+    harness: Harness | None = None
+    for drafted in (False, True):
+        clock = FakeClock()
+        target = TableTarget(CYCLE, rows, 1024)
+        target.evaluated = lambda r, w, c=clock: c.pass_by(cost(r, w))
+        wanted = [Wanted((n, n + 1), count, GREEDY) for n in range(rows)]
+        truth = {want.prompt: [(want.prompt[-1] + 1 + k) % VOCAB for k in range(count)] for want in wanted}
+        drafter = LateOracle(truth, vocab=VOCAB, full=True, pays_from=pays_from or 0)
+        how = How({drafter.kind: drafter}, drafter.kind, budget=Budget({"": table()})) if drafted else None
+        harness = Harness(target, how, clock=clock)
+        begun = clock()
+        assert harness.run(wanted) == {n: truth[want.prompt] for n, want in enumerate(wanted)}
+        spent.append(clock() - begun)
+    assert harness is not None
+    return spent[0], spent[1], harness
+
+
+def smollm2(rows: int, width: int) -> float:
+    return table().cost(rows, width)
+
+
+@pytest.mark.mlx
+@pytest.mark.parametrize("rows", [1, 8])
+def test_a_drafter_that_is_never_right_costs_at_most_three_percent(rows: int) -> None:
+    plain, drafted, harness = seconds_for(rows, 256, 10**9, smollm2)
+    assert plain / drafted >= 0.97
+    assert harness.outcomes[-1].off is DraftOff.DOES_NOT_PAY
+
+
+@pytest.mark.mlx
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_drafter_that_is_always_right_is_used_at_full_width(rows: int) -> None:
+    plain, drafted, harness = seconds_for(rows, 256, 0, smollm2)
+    assert plain / drafted > 3
+    assert harness.outcomes[-1].off is None
+
+
+@pytest.mark.mlx
+def test_a_drafter_that_begins_to_pay_after_a_hundred_tokens_is_found_again() -> None:
+    plain, drafted, harness = seconds_for(1, 600, 100, smollm2)
+    assert plain / drafted > 1.5
+    assert harness.counters[0].accepted > 200
