@@ -11,14 +11,15 @@ from stoker.core.errors import StartError
 from stoker.core.info import ModelInfo
 from stoker.core.work import Traits
 from stoker.models import fetch, hub
-from stoker.models.exactness_store import Store, subject
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
 from stoker.models.sampling import Sampler
+from stoker.models.shelf import subject
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
 from stoker.rounds.assembly import Assembled, assemble
 from stoker.rounds.engine import Engine
+from stoker.rounds.memory import Memory
 from stoker.rounds.speculator import Speculator
 from stoker.rounds.warmup import warm_up
 from stoker.scheduler.device import Device
@@ -89,8 +90,8 @@ def _build(settings: Settings) -> _Machine:
     sampler = Sampler(target.vocab, tokenizer.pieces)
     if settings.warmup:
         warm_up(target, sampler)
-    store = Store(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider() or ""))
-    assembled = assemble(settings.drafting(), target, store, find=lambda drafting: _draft_path(drafting, settings))
+    memory = Memory(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider()))
+    assembled = assemble(settings.drafting(), target, memory, find=lambda drafting: _draft_path(drafting, settings))
     engine = Engine(target, sampler, tokenizer.end_ids, Speculator(assembled.speculation, target.context))
     return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent), assembled)
 

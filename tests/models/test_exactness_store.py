@@ -10,8 +10,9 @@ from models import tiny
 from stoker.core.info import ModelInfo
 from stoker.models.comparison import Comparison
 from stoker.models.exactness import Report, Window
-from stoker.models.exactness_store import FOLDER, Store, Subject, subject
+from stoker.models.exactness_store import FOLDER, Store
 from stoker.models.load import Loaded
+from stoker.models.shelf import Subject, subject
 
 pytestmark = pytest.mark.mlx
 SUBJECT = Subject("model", "files", "float32", "device", "blas", "software")
@@ -74,6 +75,15 @@ def _wrong_word(report: dict[str, Any]) -> None:
     report["window"] = "open"
 
 
+def test_a_report_of_another_version_of_the_probe_is_as_good_as_none(tmp_path: Path) -> None:
+    store = Store(tmp_path, SUBJECT)
+    store.save(REPORT)
+    held = json.loads(store.shelf.path.read_text())
+    held["content"]["version"] += 1
+    store.shelf.path.write_text(json.dumps(held))
+    assert store.load() is None
+
+
 def _wrong_width(report: dict[str, Any]) -> None:
     report["block"]["two"] = report["block"]["2"]
 
@@ -84,9 +94,9 @@ def test_a_report_that_is_not_whole_is_as_good_as_none(
 ) -> None:
     store = Store(tmp_path, SUBJECT)
     store.save(REPORT)
-    held = json.loads(store.path.read_text())
-    spoil(held["report"])
-    store.path.write_text(json.dumps(held))
+    held = json.loads(store.shelf.path.read_text())
+    spoil(held["content"]["report"])
+    store.shelf.path.write_text(json.dumps(held))
     assert store.load() is None
     assert "cannot be used" in caplog.text
 
@@ -94,8 +104,8 @@ def test_a_report_that_is_not_whole_is_as_good_as_none(
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"subject": 1}', b"[" * 100_000])
 def test_a_corrupt_file_is_as_good_as_none_and_is_replaced(tmp_path: Path, content: bytes) -> None:
     store = Store(tmp_path, SUBJECT)
-    store.path.parent.mkdir()
-    store.path.write_bytes(content)
+    store.shelf.path.parent.mkdir()
+    store.shelf.path.write_bytes(content)
     assert store.load() is None
     store.save(REPORT)
     assert store.load() == REPORT
@@ -108,10 +118,10 @@ def test_a_place_that_cannot_be_written_or_read_harms_nothing(tmp_path: Path, ca
     assert "cannot be kept" in caplog.text
     assert store.load() is None
     elsewhere = Store(tmp_path / "more", SUBJECT)
-    elsewhere.path.mkdir(parents=True)
+    elsewhere.shelf.path.mkdir(parents=True)
     assert elsewhere.load() is None
     elsewhere.save(REPORT)
-    assert elsewhere.path.is_dir()
+    assert elsewhere.shelf.path.is_dir()
 
 
 # What a report is about

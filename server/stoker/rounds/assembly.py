@@ -12,7 +12,6 @@ from stoker.core import clock
 from stoker.core.counters import Kind
 from stoker.core.errors import StartError
 from stoker.models.exactness_gate import Exactness, Mode, establish
-from stoker.models.exactness_store import Store
 from stoker.models.load import load
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
@@ -20,11 +19,15 @@ from stoker.rounds.base import Drafter
 from stoker.rounds.budget import Budget
 from stoker.rounds.draft_model import DraftModel
 from stoker.rounds.lookup import Lookup
+from stoker.rounds.memory import Memory
 from stoker.rounds.ngrams import Sizes
 from stoker.rounds.speculator import Speculation
 
 log = logging.getLogger(__name__)
 
+COMPANY = 8
+"""Rows, at most, of which a forward is measured at the start."""
+TRIALS = 3
 WIDEST = 16
 """Columns beyond which no forward is probed, and so none is made: a start must not wait for them."""
 
@@ -38,7 +41,7 @@ class Assembled:
     budget: Budget | None = None
 
 
-def assemble(drafting: Drafting, target: Target, store: Store, *, find: Callable[[Drafting], Path]) -> Assembled:
+def assemble(drafting: Drafting, target: Target, memory: Memory, *, find: Callable[[Drafting], Path]) -> Assembled:
     """Builds the drafter that was asked for. `find` gives the path of a drafter's checkpoint.
 
     Raises StartError where it cannot work with the target.
@@ -46,10 +49,12 @@ def assemble(drafting: Drafting, target: Target, store: Store, *, find: Callable
     if drafting.kind is None:
         return Assembled(Speculation(setting=drafting.rule, coupled=drafting.coupled))
     drafter = _drafter(drafting, target, find)
-    exactness = establish(Mode(drafting.exactness), target, min(drafter.width + 1, WIDEST), store)
+    exactness = establish(Mode(drafting.exactness), target, min(drafter.width + 1, WIDEST), memory.exactness)
     for line in exactness.lines():
         log.info(line)
-    budget = Budget()
+    budget = memory.budget()
+    if not budget.cost("", 1, 1):
+        seed(budget, target, exactness.widest(drafter.width + 1))
     speculation = Speculation(
         drafters={drafter.kind: drafter},
         default=drafter.kind,
@@ -58,8 +63,25 @@ def assemble(drafting: Drafting, target: Target, store: Store, *, find: Callable
         least=drafting.least,
         widest=exactness.widest,
         budget=budget,
+        remember=memory.keep,
     )
     return Assembled(speculation, exactness, budget)
+
+
+def seed(budget: Budget, target: Target, width: int) -> None:
+    """Measures the four corners of what ticks can be: one row and all, plain and as wide as it gets."""
+    for rows in sorted({1, min(target.slots, COMPANY)}):
+        for columns in sorted({1, width}):
+            seconds = min(_seconds(target, rows, columns) for _ in range(TRIALS))
+            budget.observe("", rows, columns, seconds)
+            log.info("budget: %d rows x %d columns take %.1f ms", rows, columns, 1e3 * seconds)
+
+
+def _seconds(target: Target, rows: int, columns: int) -> float:
+    begun = clock.now()
+    with target.verify(range(rows), mx.zeros((rows, columns), mx.int32)) as seen:
+        mx.eval(seen.logits)
+    return clock.now() - begun
 
 
 def _drafter(drafting: Drafting, target: Target, find: Callable[[Drafting], Path]) -> Drafter:

@@ -22,6 +22,9 @@ from stoker.rounds.step import Emitted
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+REMEMBER = 500
+"""Rounds between two times that the budget is written down."""
+
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
@@ -38,6 +41,8 @@ class Speculation:
     """The widest forward, in columns, that is exact enough and not above the given width."""
     budget: Budget | None = None
     """None: every proposal is verified, whatever it costs."""
+    remember: Callable[[Budget], None] = field(default=lambda budget: None)
+    """Keeps what the budget has learned; called now and then."""
 
 
 class Speculator:
@@ -46,6 +51,7 @@ class Speculator:
         self._how = speculation or Speculation()
         self._context = context
         self._said: set[str] = set()
+        self._rounds = 0
 
     # one row
 
@@ -132,6 +138,9 @@ class Speculator:
         if budget is None:
             return
         budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
+        self._rounds += 1
+        if self._rounds % REMEMBER == 0:
+            self._how.remember(budget)
         parked = [row for row in rows if row.drafting.parked]
         if parked:
             budget.waited(self.company(parked), seconds)

@@ -1,0 +1,53 @@
+"""What is known of a model on a machine from earlier runs: which widths are exact, what ticks cost."""
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from stoker.models.exactness_store import Store
+from stoker.models.shelf import Shelf, Subject
+from stoker.rounds.budget import Budget, CostTable
+
+log = logging.getLogger(__name__)
+
+FOLDER = "budget"
+
+
+class Memory:
+    """Kept below `cache`, the directory of Stoker's cached files."""
+
+    def __init__(self, cache: Path, subject: Subject) -> None:
+        self.exactness = Store(cache, subject)
+        self.shelf = Shelf(cache, FOLDER, subject)
+
+    def budget(self) -> Budget:
+        """The budget as the last run left it; a new one if there was none or it cannot be read."""
+        held = self.shelf.load()
+        if held is None:
+            return Budget()
+        try:
+            return Budget({company: CostTable(_cells(cells)) for company, cells in held["seconds"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.shelf.doubt(error)
+            return Budget()
+
+    def keep(self, budget: Budget) -> None:
+        """Writes the budget down."""
+        seconds = {
+            company: {f"{rows}x{width}": value for (rows, width), value in table.cells.items()}
+            for company, table in budget.tables.items()
+        }
+        self.shelf.save({"seconds": seconds})
+
+
+def _cells(held: Any) -> dict[tuple[int, int], float]:
+    """Raises ValueError or TypeError for anything that `keep` has not written."""
+    cells: dict[tuple[int, int], float] = {}
+    for name, seconds in cast("Mapping[str, Any]", held).items():
+        rows, width = (int(part) for part in name.split("x"))
+        if rows < 1 or width < 1 or not isinstance(seconds, float) or not 0 < seconds < math.inf:
+            raise ValueError(f"{name}: {seconds!r} is no measurement")
+        cells[rows, width] = seconds
+    return cells
