@@ -1,9 +1,12 @@
 """Boot: the only place that knows both sides of the thread boundary. Loads the model and wires the parts."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tqdm import tqdm
 
 from stoker import blas
 from stoker.core import clock
@@ -84,7 +87,9 @@ async def boot(settings: Settings, device: Device) -> Booted:
 
 
 def _build(settings: Settings) -> _Machine:
-    loaded = load(str(_model_path(settings)))
+    path = _model_path(settings)
+    with loading(path.name) as progress:
+        loaded = load(str(path), progress=progress)
     tokenizer = from_source(loaded.tokenizer)
     target = _target(loaded, settings)
     sampler = Sampler(target.vocab, tokenizer.pieces)
@@ -94,6 +99,17 @@ def _build(settings: Settings) -> _Machine:
     assembled = assemble(settings.drafting(), target, memory, find=lambda drafting: _draft_path(drafting, settings))
     engine = Engine(target, sampler, tokenizer.end_ids, Speculator(assembled.speculation, target.context))
     return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent), assembled)
+
+
+@contextmanager
+def loading(name: str) -> Generator[Callable[[float], None]]:
+    """A progress bar for one load, on a terminal only: takes fractions from 0 to 1."""
+    with tqdm(total=100, desc=f"loading {name}", unit="%", disable=None, leave=False) as bar:
+
+        def advance(fraction: float) -> None:
+            bar.update(int(100 * fraction) - bar.n)
+
+        yield advance
 
 
 def _about(assembled: Assembled) -> dict[str, object]:

@@ -1,12 +1,13 @@
 """Plans the prompt work of a tick: which prompts are read, how far. Pure: numbers in, numbers out.
 
 Rules of this file:
-1. Prompts whose rest fits one chunk are read together, shortest first, in one padded forward.
+1. Prompts whose rest fits one chunk are read together, shortest first, in one padded forward of up
+   to `PACK` chunks: short requests must not wait for one another.
 2. Longer ones are read a chunk at a time, the oldest first; when both kinds wait they take turns,
    so neither can starve the other.
 3. While rows decode, prompt reading gets at most `SHARE` of the time: after a chunk that took t
    seconds, rows decode for t·(1 - SHARE)/SHARE seconds before the next chunk. A decoding row
-   therefore never waits longer than one chunk and one tick, and a long prompt always advances.
+   therefore never waits longer than one prompt forward and one tick, and a long prompt always advances.
 4. A chunk is as many tokens as took about `CHUNK_SECONDS` before: cancellation waits for a chunk.
 """
 
@@ -17,6 +18,8 @@ SHARE = 0.5
 CHUNK_SECONDS = 0.5
 LEAST_CHUNK = 32
 FIRST_CHUNK = 128
+PACK = 5
+"""Chunks that a padded forward of several short prompts may hold."""
 PADDING = 2
 """A prompt joins a padded forward only if the longest in it is at most this many times its length…"""
 SLACK = 16
@@ -54,7 +57,7 @@ class PrefillPolicy:
 
     @property
     def chunk(self) -> int:
-        """Tokens that one prompt forward may hold now, padding included."""
+        """Tokens of one prompt that a forward may hold now."""
         return self._chunk
 
     def grant(self, waiting: Sequence[Waiting], *, decoding: bool) -> tuple[Grant, ...]:
@@ -69,7 +72,8 @@ class PrefillPolicy:
             self._long_turn = False
             return (Grant(long[0].id, long[0].start + self._chunk),)
         self._long_turn = bool(long)
-        return tuple(Grant(prompt.id, prompt.stop) for prompt in _pack(short, self._chunk))
+        budget = min(PACK * self._chunk, max(self._batch, self._chunk))
+        return tuple(Grant(prompt.id, prompt.stop) for prompt in _pack(short, budget))
 
     def spent(self, tokens: int, prefill_seconds: float) -> None:
         """A prompt forward of `tokens` columns took this long."""
