@@ -7,10 +7,14 @@ BLAS = blas.load()
 import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
 from stoker.core.errors import StartError  # noqa: E402
 from stoker.models.fetch import cache_directory, default_model  # noqa: E402
+
+hypothesis.settings.register_profile("shared machine", deadline=None)  # a stall of the machine is no failure
+hypothesis.settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

@@ -60,7 +60,7 @@ async def half_leaves(client: Client, count: int, tokens: int, longest: int) -> 
 
 
 async def test_half_of_the_streams_leave_and_the_others_do_not_notice(smollm2: Client) -> None:
-    await half_leaves(smollm2, count=8, tokens=24, longest=20)
+    await half_leaves(smollm2, count=6, tokens=14, longest=12)
 
 
 @pytest.mark.slow

@@ -75,6 +75,9 @@ def test_metrics_print_six_digits_positions_and_our_own() -> None:
         tick_lag=0.0001234,
         tick_lag_sum=1.5,
         tick_lag_max=0.25,
+        chunks=3,
+        chunk_seconds=1.25,
+        chunk_seconds_max=0.5,
     )
     text = metrics(sums, sums)
     assert "llamacpp:tokens_predicted_total 1.23457e+06\n" in text
@@ -83,6 +86,9 @@ def test_metrics_print_six_digits_positions_and_our_own() -> None:
     assert 'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 20\n' in text
     assert "stoker:ticks_total 1234567\n" in text
     assert "stoker:tick_lag_seconds 0.0001234\n" in text
+    assert "stoker:prefill_chunks_total 3\n" in text
+    assert "stoker:prefill_chunk_seconds_total 1.25\n" in text
+    assert "stoker:prefill_chunk_seconds_max 0.5\n" in text
     assert text.index("llamacpp:") < text.index("stoker:")
 
 

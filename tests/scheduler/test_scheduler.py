@@ -389,3 +389,36 @@ async def test_the_device_runs_calls_on_one_thread_and_hands_back_what_they_rais
     with pytest.raises(ValueError, match="on the device"):
         await device.run(broken)
     device.close()
+
+
+async def test_closing_the_device_waits_for_the_calls_that_were_made_and_leaves_its_thread_asleep() -> None:
+    """An ended thread would be cleared away by MLX while the interpreter ends (`scheduler/device.py`)."""
+    import threading
+    import time
+
+    device, done = Device(), list[int]()
+
+    def slow(n: int) -> threading.Thread:
+        time.sleep(0.02)
+        done.append(n)
+        return threading.current_thread()
+
+    calls = [asyncio.create_task(device.run(lambda n=n: slow(n))) for n in range(3)]
+    await asyncio.sleep(0)
+    device.close()
+    assert done == [0, 1, 2]
+    thread = (await calls[0]).result
+    await asyncio.gather(*calls)
+    assert thread.daemon
+    assert thread.is_alive()
+
+
+async def test_forwards_that_read_prompts_are_counted_and_timed() -> None:
+    engine = FakeEngine()
+    async with serving(engine) as scheduler:
+        for id, length in ((1, 10), (2, 20)):
+            await answer(scheduler, request(id, prompt=tuple(range(id * 100, id * 100 + length))))
+        totals = scheduler.totals()
+    assert totals.chunks == 2
+    assert totals.chunk_seconds == pytest.approx((9 + 19) * engine.token_seconds)
+    assert totals.chunk_seconds_max == pytest.approx(19 * engine.token_seconds)

@@ -2,6 +2,9 @@
 
 Both servers run during the whole measurement and take turns (ABBA), so that whatever drifts on the
 machine meets both. Every prompt is new to both, so no prefix cache helps.
+
+Scenarios: `decode`, rates by class and concurrency; `overhead`, the same turns, of which only what they cost
+outside the device's work is told; `burst` and `long-prompt`, see `bench_scenarios`.
 """
 
 import argparse
@@ -18,14 +21,26 @@ from typing import Any
 import httpx
 from tqdm import tqdm
 
-from stoker.commands import bench_report
+from stoker.commands import bench_report, bench_scenarios
 from stoker.commands.bench_plan import CLASSES, OURS, THEIRS, Arm, Ask, turns
 from stoker.commands.bench_run import Block, Runner, identity, reachable
+from stoker.commands.bench_scenarios import SCENARIOS, ScenarioError, Scene
 from stoker.core import clock
 from stoker.core.build import build_info
 
+DECODE, OVERHEAD = "decode", "overhead"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scenario", choices=(DECODE, OVERHEAD, *SCENARIOS), default=DECODE, help="what to do (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--requests", type=_count, metavar="N", help="requests of a burst, streams beside a long prompt (16, 4)"
+    )
+    parser.add_argument(
+        "--prompt-tokens", type=_count, metavar="N", help="of a burst's prompt, of the long one (30, 2000)"
+    )
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="server to measure (default: %(default)s)")
     parser.add_argument("--api", choices=("llama", "openai"), default="llama", help="its API (default: %(default)s)")
     parser.add_argument("--against", metavar="URL", help="a second server, measured in alternation")
@@ -59,12 +74,17 @@ async def measured(
 ) -> int:
     """`run` inside a running loop; a `transport` stands in for the network in tests."""
     arms = _arms(args)
+    if args.scenario in SCENARIOS and (args.against or args.api != "llama"):
+        print(f"stoker bench: --scenario {args.scenario} measures one server, by llama-server's API", file=sys.stderr)
+        return 1
     async with AsyncExitStack() as stack:
         clients = {arm.name: await stack.enter_async_context(_client(arm, args.timeout, transport)) for arm in arms}
         for arm in arms:
             if complaint := await reachable(clients[arm.name], arm):
                 print(f"stoker bench: {complaint}", file=sys.stderr)
                 return 1
+        if args.scenario in SCENARIOS:
+            return await _play(args, clients[OURS], arms[0], now)
         plans = [
             (streams, list(turns(arms, args.classes, streams, args.rounds, args.warm_up)))
             for streams in args.concurrency
@@ -77,9 +97,30 @@ async def measured(
     return _tell(args, blocks, servers)
 
 
+async def _play(args: argparse.Namespace, client: httpx.AsyncClient, arm: Arm, now: clock.Clock) -> int:
+    scenario = SCENARIOS[args.scenario]
+    scene = Scene(client, now, args.requests or scenario.requests, args.prompt_tokens or scenario.tokens)
+    server = await identity(client, arm)
+    try:
+        found = await bench_scenarios.play(scenario, scene, args.rounds, args.warm_up)
+    except ScenarioError as error:
+        print(f"stoker bench: {error}", file=sys.stderr)
+        return 1
+    print(f"{args.scenario}: {scene.requests} requests, {scene.tokens} prompt tokens, {args.rounds} rounds")
+    print(bench_scenarios.table(found))
+    if args.json:
+        _write(args.json, {**_host(args), "servers": {OURS: server}, "rounds": found})
+    return 0
+
+
+def _write(file: str, whole: dict[str, Any]) -> None:
+    Path(file).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
 def _tell(args: argparse.Namespace, blocks: Sequence[Block], servers: dict[str, dict[str, Any]]) -> int:
     found = bench_report.rows(blocks)
-    print(bench_report.table(found, blocks))
+    costs = args.scenario == OVERHEAD
+    print(bench_report.costs(blocks) if costs else bench_report.table(found, blocks))
     for note in bench_report.notes(found, blocks):
         print(f"note: {note}")
     for row in found:
@@ -87,10 +128,10 @@ def _tell(args: argparse.Namespace, blocks: Sequence[Block], servers: dict[str, 
         if compared and args.temperature == 0:
             print(f"{row.group} at {row.concurrency}: {equal} of {compared} texts equal on both servers")
     if args.json:
-        whole = bench_report.as_json(found, blocks, {**_host(args), "servers": servers})
-        Path(args.json).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        _write(args.json, bench_report.as_json(found, blocks, {**_host(args), "servers": servers}))
     failed = any(sample.failure for block in blocks for done in block.done for sample in done.samples)
-    return 1 if failed or not found else 0
+    untold = costs and not all(block.overhead for block in blocks)
+    return 1 if failed or untold or not found else 0
 
 
 def _arms(args: argparse.Namespace) -> tuple[Arm, ...]:

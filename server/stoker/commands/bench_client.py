@@ -54,6 +54,8 @@ class Tally:
     text: list[str] = field(default_factory=list[str])
     timings: dict[str, Any] = field(default_factory=dict[str, Any])
     failure: str = ""
+    stamps: list[float] = field(default_factory=list[float])
+    """When each frame with a token came."""
 
     def frame(self, data: dict[str, Any], at: float) -> None:
         if "error" in data:
@@ -64,6 +66,7 @@ class Tally:
         if text or (data.get("tokens") and "prompt_progress" not in data):
             self.first = at if self.first is None else self.first
             self.shown += 1
+            self.stamps.append(at)
             self.text.append(text)
         usage = data.get("usage") or {}
         counted = usage.get("completion_tokens", data.get("tokens_predicted"))
@@ -98,9 +101,15 @@ def text_of(data: dict[str, Any]) -> str:
     return found
 
 
-async def measure(client: httpx.AsyncClient, path: str, body: dict[str, Any], clock: Clock) -> Sample:
-    """Run one streaming request; whatever goes wrong with it becomes the sample's `failure`."""
-    tally = Tally(clock())
+async def measure(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any], clock: Clock, tally: Tally | None = None
+) -> Sample:
+    """Run one streaming request; whatever goes wrong with it becomes the sample's `failure`.
+
+    `tally`, if given, is filled as the frames come, for those who look while they do.
+    """
+    tally = tally or Tally(clock())
+    tally.started = clock()
     try:
         async with client.stream("POST", path, json=body) as response:
             if response.status_code != 200:

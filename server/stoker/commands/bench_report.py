@@ -149,6 +149,16 @@ def table(found: Sequence[Row], blocks: Sequence[Block]) -> str:
     return "\n".join(line.rstrip() for line in text)
 
 
+def costs(blocks: Sequence[Block]) -> str:
+    """What the turns cost outside the device's work, a line a concurrency."""
+    return "\n".join(
+        f"{_overhead(block.concurrency, cost)}; a token {100 * cost.outside / cost.tick / block.concurrency:.2f} %"
+        if (cost := block.overhead)
+        else f"overhead at {block.concurrency}: unknown, the server has no tick counters (--metrics)"
+        for block in blocks
+    )
+
+
 def _cells(row: Row) -> Iterator[list[str]]:
     for index, (name, arm) in enumerate(row.arms.items()):
         lead = [str(row.concurrency), row.group] if index == 0 else ["", ""]

@@ -46,6 +46,16 @@ class Metrics:
             busy_slots=totals.busy_slots + rows,
         )
 
+    def chunk(self, seconds: float) -> None:
+        """A forward that read prompts took this long."""
+        totals = self._totals
+        self._totals = replace(
+            totals,
+            chunks=totals.chunks + 1,
+            chunk_seconds=totals.chunk_seconds + seconds,
+            chunk_seconds_max=max(totals.chunk_seconds_max, seconds),
+        )
+
     def finished(self, sequence: Sequence) -> None:
         """A request has left its slot, whole, cancelled or failed: its figures join the totals."""
         totals, timings = self._totals, sequence.timings

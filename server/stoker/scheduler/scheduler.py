@@ -229,13 +229,14 @@ class Scheduler:
                 self._retire(sequence, () if lost else sequence.content)
 
     def _account(self, plan: Plan, ran: Ran[list[Outcome]]) -> None:
-        """Tells the prefill policy where the tick's time went."""
+        """Tells the prefill policy and the metrics where the tick's time went."""
         begun = {work.id: self._running[work.id].processed for work in plan.prefill if work.id in self._running}
         read = [outcome for outcome in ran.result if outcome.processed]
         between = max((outcome.at for outcome in read), default=ran.started)
         if read:
             columns = len(read) * max(outcome.processed - begun.get(outcome.id, 0) for outcome in read)
             self._prefill.spent(columns, between - ran.started)
+            self._metrics.chunk(between - ran.started)
         if plan.step:
             self._prefill.decoded(ran.ended - between)
 

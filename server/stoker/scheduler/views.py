@@ -65,5 +65,10 @@ class Totals:
     """Seconds that the device thread spent in ticks."""
     tick_lag: float = 0.0
     """Seconds between the end of the last tick and the start of the next one, while there was work."""
+    chunks: int = 0
+    """Forwards that read prompts."""
+    chunk_seconds: float = 0.0
+    """Seconds that they took together."""
+    chunk_seconds_max: float = 0.0
     tick_lag_sum: float = 0.0
     tick_lag_max: float = 0.0

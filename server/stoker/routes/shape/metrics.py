@@ -107,6 +107,19 @@ def _own(totals: Totals) -> Iterator[str]:
             "Longest time between two ticks while work waited",
             f"{totals.tick_lag_max:.6g}",
         ),
+        ("prefill_chunks_total", "counter", "Number of forwards that read prompts", str(totals.chunks)),
+        (
+            "prefill_chunk_seconds_total",
+            "counter",
+            "Total time of forwards that read prompts",
+            f"{totals.chunk_seconds:.9g}",
+        ),
+        (
+            "prefill_chunk_seconds_max",
+            "gauge",
+            "Longest forward that read prompts",
+            f"{totals.chunk_seconds_max:.6g}",
+        ),
     ]
     for name, kind, text, value in rows:
         yield from _block(f"stoker:{name}", kind, text)
