@@ -18,6 +18,7 @@ from stoker.models.target import Target
 from stoker.options.drafting import Drafting
 from stoker.rounds.base import Drafter
 from stoker.rounds.budget import Budget
+from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.draft_model import DraftModel
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.ngrams import Sizes
@@ -58,6 +59,7 @@ def assemble(drafting: Drafting, target: Target, store: Store, *, find: Callable
         least=drafting.least,
         widest=exactness.widest,
         budget=budget,
+        diagnostic=Diagnostic(coupled=drafting.coupled) if drafting.diagnostic else None,
     )
     return Assembled(speculation, exactness, budget)
 
