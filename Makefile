@@ -4,10 +4,10 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help setup run test prove lint format check bench coverage clean
+.PHONY: help setup run test prove lint format check bench accept-ab coverage clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/'
 
 $(VENV)/ready: pyproject.toml constraints.txt tools/setup.sh
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
@@ -34,6 +34,9 @@ check: setup ## compare a running server with llama-server's recordings (ARGS="-
 
 bench: setup ## measure a running server (ARGS="--against http://127.0.0.1:9000")
 	$(BIN)/stoker bench $(ARGS)
+
+accept-ab: setup ## each acceptance rule against its closed form, with two thirds of the model as its drafter (minutes)
+	$(BIN)/stoker accept-ab $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

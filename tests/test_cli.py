@@ -1,7 +1,9 @@
+import logging
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,7 +61,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if "." not in name:
             monkeypatch.setattr(f"stoker.{name}", stand_in, raising=False)
 
-    def run(namespace: Any) -> int:
+    def run(namespace: Any, environ: Mapping[str, str]) -> int:
+        assert dict(environ) == dict(os.environ)
         made.append(f"convert {namespace.out}")
         return 3
 
@@ -156,6 +159,28 @@ def test_a_command_gets_its_own_arguments(calls: list[str], capsys: pytest.Captu
     assert "stoker convert: error: unrecognized arguments: --no-such" in capsys.readouterr().err
 
 
+def test_a_command_is_as_quiet_as_before_unless_the_log_is_asked_for(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("STOKER_LOG", "RUST_LOG"):
+        monkeypatch.delenv(name, raising=False)
+    before = list(logging.getLogger().handlers)
+    cli.main(["convert", "--out", "DIR"])
+    assert logging.getLogger().handlers == before
+    monkeypatch.setenv("STOKER_LOG", "info")
+    cli.main(["convert", "--out", "DIR"])
+    logging.getLogger("stoker.anything").info("heard")
+    assert capsys.readouterr().err == "heard\n"
+    monkeypatch.setenv("STOKER_LOG", "loud")
+    assert cli.main(["convert", "--out", "DIR"]) == 1
+
+
+def test_a_name_of_two_words_is_a_module_of_two_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["accept-ab", "--help"])
+    assert capsys.readouterr().out.startswith("usage: stoker accept-ab")
+
+
 def test_stoker_alone_explains_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
@@ -166,7 +191,7 @@ def test_stoker_alone_explains_its_commands(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_unknown_command_is_an_error_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sirve"]) == 2
-    assert capsys.readouterr().err == "error: no command sirve; there are serve, convert, bench\n"
+    assert capsys.readouterr().err == f"error: no command sirve; there are {', '.join(cli.COMMANDS)}\n"
 
 
 # options that print and end

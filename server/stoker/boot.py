@@ -20,7 +20,7 @@ from stoker.models.sampling import Sampler
 from stoker.models.shelf import subject
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Assembled, assemble
+from stoker.rounds.assembly import Assembled, Subject, assemble
 from stoker.rounds.engine import Engine
 from stoker.rounds.memory import Memory
 from stoker.rounds.speculator import Speculator
@@ -96,7 +96,8 @@ def _build(settings: Settings) -> _Machine:
     if settings.warmup:
         warm_up(target, sampler)
     memory = Memory(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider()))
-    assembled = assemble(settings.drafting(), target, memory, find=lambda drafting: _draft_path(drafting, settings))
+    whole = Subject(target, tokenizer.pieces)
+    assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
     engine = Engine(target, sampler, tokenizer.end_ids, Speculator(assembled.speculation, target.context))
     return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent), assembled)
 

@@ -18,7 +18,7 @@ from stoker import inert, logs
 from stoker import settings as honoured
 from stoker.core.build import UPSTREAM_BUILD, build_info
 from stoker.core.errors import StartError
-from stoker.options import usage
+from stoker.options import tracing, usage
 from stoker.options.arguments import parse
 from stoker.options.domains import Switch
 from stoker.options.option import Option
@@ -28,8 +28,11 @@ log = logging.getLogger(__name__)
 
 COMMANDS = {
     "serve": "answer on llama-server's routes; takes llama-server's options",
+    "generate": "continue a prompt on standard output, with or without a drafter",
     "convert": "turn a GGUF file into an MLX directory",
     "bench": "measure a server, or two against each other",
+    "accept-ab": "measure the acceptance of each rule against its closed form",
+    "selftest": "show on a model that drafting changes nothing of what it says",
 }
 
 
@@ -38,7 +41,7 @@ class Command(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def run(self, namespace: argparse.Namespace) -> int:
+    def run(self, namespace: argparse.Namespace, environ: Mapping[str, str]) -> int:
         """The exit status; StartError for a fault that one line explains."""
         ...
 
@@ -114,10 +117,14 @@ def _command(name: str, words: Sequence[str]) -> int:
     from stoker import blas
 
     blas.load()
-    module = cast("Command", importlib.import_module(f"stoker.commands.{name}"))
+    environ = honoured.environment()
+    asked = tracing.verbosity(environ)
+    if asked is not None:
+        logs.configure(logs.LogStyle(verbosity=asked))
+    module = cast("Command", importlib.import_module(f"stoker.commands.{name.replace('-', '_')}"))
     parser = argparse.ArgumentParser(prog=f"stoker {name}", description=COMMANDS[name], allow_abbrev=False)
     module.add_arguments(parser)
-    return module.run(parser.parse_args(words))
+    return module.run(parser.parse_args(words), environ)
 
 
 def _guarded(act: Callable[[], int]) -> int:
@@ -143,7 +150,7 @@ def _log_style(settings: Settings) -> logs.LogStyle:
 
 
 def _overview() -> str:
-    commands = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
+    commands = "\n".join(f"  {name:<11}{what}" for name, what in COMMANDS.items())
     return (
         f"usage: stoker COMMAND …\n\n{commands}\n\nstoker COMMAND --help explains one; stoker-server is stoker serve."
     )

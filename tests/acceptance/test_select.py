@@ -1,4 +1,6 @@
+import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,30 @@ def test_only_argmax_at_a_temperature_is_biased() -> None:
         if not select(kind, setting, greedy=greedy).lossless
     }
     assert biased == {(kind, Setting.ARGMAX, False) for kind in BLOCK}
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "speculative-acceptance.md"
+COLUMNS = ("greedy", "default", "stochastic", "argmax")
+
+
+def documented() -> dict[tuple[str, str], tuple[str | None, bool]]:
+    """The cells of the documentation's path table: (drafter, column) → rule, warned."""
+    section = DOCUMENT.read_text("utf-8").split("## Which path runs which")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line][2:]
+    return {
+        (row[0].strip("`"), column): (
+            rule[1] if (rule := re.match(r"`([a-z-]+)`", cell)) else None,
+            cell.endswith("warned"),
+        )
+        for row in rows
+        for column, cell in zip(COLUMNS, row[1:], strict=True)
+    }
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    assert documented() == {(kind.value, column): cell for (kind, column), cell in TABLE.items()}
+
+
+def test_the_documentation_names_every_rule() -> None:
+    text = DOCUMENT.read_text("utf-8").split("## Which path")[0]
+    assert all(f"| `{rule}` |" in text for rule in Rule)

@@ -8,7 +8,8 @@ from stoker.models import exactness_gate as module
 from stoker.models.comparison import Comparison
 from stoker.models.exactness import Report, Window, probe
 from stoker.models.exactness_gate import Exactness, Mode, establish
-from stoker.models.exactness_store import Store, Subject
+from stoker.models.exactness_store import Store
+from stoker.models.shelf import Subject
 from stoker.models.target import Target
 
 pytestmark = pytest.mark.mlx
@@ -121,7 +122,7 @@ def test_wider_widths_and_a_corrupt_file_are_measured_again(store: Store, probes
     target = Target(tiny.llama(), 1, 64)
     establish(Mode.DECIDED, target, 2, store)
     establish(Mode.DECIDED, target, 3, store)
-    store.path.write_text("{")
+    store.shelf.path.write_text("{")
     assert establish(Mode.DECIDED, target, 3, store).report == store.load()
     assert probes == [(2,), (2, 3), (2, 3)]
 
@@ -133,4 +134,4 @@ def test_nothing_is_measured_where_nothing_depends_on_it(
     mode: Mode, widest: int, context: int, store: Store, probes: list[tuple[int, ...]]
 ) -> None:
     found = establish(mode, Target(tiny.llama(), 1, context), widest, store)
-    assert (probes, found.report, store.path.exists()) == ([], None, False)
+    assert (probes, found.report, store.shelf.path.exists()) == ([], None, False)

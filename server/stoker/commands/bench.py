@@ -13,9 +13,10 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write everything, raw samples included, to FILE")
 
 
-def run(namespace: argparse.Namespace) -> int:
+def run(namespace: argparse.Namespace, _environ: Mapping[str, str] = MappingProxyType({})) -> int:
     """Measure, print the table; 1 if no server answers or any request failed."""
     return asyncio.run(measured(namespace))
 

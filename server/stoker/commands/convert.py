@@ -4,7 +4,9 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tqdm import tqdm
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, _environ: Mapping[str, str] = MappingProxyType({})) -> int:
     """Exit status. Raises StartError with one line if the model cannot be read or the directory not written."""
     convert(arguments.model, arguments.out, layers=arguments.layers, packed=arguments.dtype == "packed")
     print(f"wrote {arguments.out}")

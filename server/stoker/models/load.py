@@ -12,7 +12,7 @@ from mlx_lm.utils import dequantize_model
 
 from stoker.core.errors import StartError
 from stoker.core.info import ModelInfo, TokenizerSource
-from stoker.models import directory, gguf
+from stoker.models import detect, directory, gguf
 from stoker.models.ftypes import gguf_ftype
 from stoker.models.memory import available
 
@@ -55,6 +55,7 @@ def load(
     place = Path(path).expanduser()
     if not place.exists():
         raise StartError(f"no model at {path}")
+    detect.require_whole(place)
     report = progress or _ignore
     stored = _from_directory(place, path, layers) if place.is_dir() else _from_gguf(place, path, layers, report)
     if packed is None:

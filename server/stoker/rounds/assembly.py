@@ -1,7 +1,7 @@
 """From what the command line says about drafting to a `Speculation`: loads the drafter, probes, measures."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,20 @@ from stoker.acceptance.governor import Gated, Governor, Graded
 from stoker.core import clock
 from stoker.core.counters import Kind
 from stoker.core.errors import StartError
+from stoker.models.detect import inspect
 from stoker.models.exactness_gate import Exactness, Mode, establish
 from stoker.models.load import load
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
 from stoker.rounds.base import Drafter
 from stoker.rounds.budget import Budget
+from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.draft_model import DraftModel
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.memory import Memory
 from stoker.rounds.ngrams import Sizes
 from stoker.rounds.speculator import Speculation
+from stoker.text.tokenizer import from_source
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +44,24 @@ class Assembled:
     budget: Budget | None = None
 
 
-def assemble(drafting: Drafting, target: Target, memory: Memory, *, find: Callable[[Drafting], Path]) -> Assembled:
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is drafted for."""
+
+    target: Target
+    pieces: Sequence[bytes]
+    """The text of each token, which a draft model must share."""
+
+
+def assemble(drafting: Drafting, subject: Subject, memory: Memory, *, find: Callable[[Drafting], Path]) -> Assembled:
     """Builds the drafter that was asked for. `find` gives the path of a drafter's checkpoint.
 
     Raises StartError where it cannot work with the target.
     """
     if drafting.kind is None:
         return Assembled(Speculation(setting=drafting.rule, coupled=drafting.coupled))
-    drafter = _drafter(drafting, target, find)
+    target = subject.target
+    drafter = _drafter(drafting, subject, find)
     exactness = establish(Mode(drafting.exactness), target, min(drafter.width + 1, WIDEST), memory.exactness)
     for line in exactness.lines():
         log.info(line)
@@ -64,6 +77,7 @@ def assemble(drafting: Drafting, target: Target, memory: Memory, *, find: Callab
         widest=exactness.widest,
         budget=budget,
         remember=memory.keep,
+        diagnostic=Diagnostic(coupled=drafting.coupled) if drafting.diagnostic else None,
     )
     return Assembled(speculation, exactness, budget)
 
@@ -84,11 +98,11 @@ def _seconds(target: Target, rows: int, columns: int) -> float:
     return clock.now() - begun
 
 
-def _drafter(drafting: Drafting, target: Target, find: Callable[[Drafting], Path]) -> Drafter:
+def _drafter(drafting: Drafting, subject: Subject, find: Callable[[Drafting], Path]) -> Drafter:
     if drafting.kind is Kind.PROMPT_LOOKUP:
         return lookup(drafting)
     if drafting.kind is Kind.DRAFT_MODEL:
-        return draft_model(drafting, target, find(drafting))
+        return draft_model(drafting, subject, find(drafting))
     raise StartError(f"--draft-kind {drafting.kind} is not built yet: prompt-lookup and draft-model are")
 
 
@@ -107,11 +121,20 @@ def lookup(drafting: Drafting, *, floor: bool = True) -> Lookup:
     return Lookup(sizes, governor)
 
 
-def draft_model(drafting: Drafting, target: Target, path: Path) -> DraftModel:
-    """Loads a draft model; its load time is logged and stands in no request's timings."""
-    begun = clock.now()
+def draft_model(drafting: Drafting, subject: Subject, path: Path) -> DraftModel:
+    """Loads a draft model; its load time is logged and stands in no request's timings.
+
+    Raises StartError for a checkpoint of another kind, or one that does not share the target's vocabulary.
+    """
+    begun, target = clock.now(), subject.target
+    found = inspect(path)
+    if not found.standalone:
+        raise StartError(f"{path} is a {found.kind} drafter ({found.evidence}): such drafters are not built yet")
     loaded = load(str(path))
     model = Target(loaded.model, target.slots, target.context)
+    theirs = from_source(loaded.tokenizer).pieces
+    if model.vocab == target.vocab and theirs != list(subject.pieces):
+        raise StartError(f"{path} has other tokens than the target: a draft model must share its vocabulary")
     drafter = DraftModel(model, target, most=drafting.most, least_p=drafting.p_min)
     log.info("drafter loaded: draft-model %s in %.0f ms", path, 1e3 * (clock.now() - begun))
     return drafter

@@ -141,7 +141,8 @@ class Engine:
         proposals = self._speculator.propose(rows, left)
         turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
         capture = self._speculator.capture(rows)
-        built = guard(lambda: Round(self._target, self._sampler, turns, capture=capture))
+        diagnostic = self._speculator.diagnostic
+        built = guard(lambda: Round(self._target, self._sampler, turns, capture=capture, diagnostic=diagnostic))
         if isinstance(built, Fault):
             # It comes again when each row is tried alone, in the landing of a round that never flew.
             built = Broken(tuple(row.id for row in rows), built)

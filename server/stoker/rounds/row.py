@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from stoker.acceptance.select import Rule
 from stoker.core.counters import DraftOff, Kind
+from stoker.core.request import Sampling
 from stoker.core.work import Join
 from stoker.models.sampling import Row as Draws
 from stoker.rounds.base import DraftSession
@@ -44,6 +45,8 @@ class Row:
     slot: int
     prompt: tuple[int, ...]
     draws: Draws
+    sampling: Sampling
+    """As the request has it; `draws` are greedy under the argmax rule."""
     seed: int
     feedback: bool
     probs: int
@@ -64,6 +67,7 @@ class Row:
             slot=join.slot,
             prompt=join.prompt,
             draws=draws,
+            sampling=join.sampling,
             seed=join.sampling.seed,
             feedback=join.sampling.feedback,
             probs=join.probs,

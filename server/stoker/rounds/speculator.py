@@ -15,6 +15,7 @@ from stoker.core.request import Sampling
 from stoker.core.work import Join
 from stoker.rounds.base import NOTHING, Ask, Drafter, Drawing, Features, Opening, Proposal
 from stoker.rounds.budget import Budget, Offer
+from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.guard import Fault, guard
 from stoker.rounds.row import Drafting, Row
 from stoker.rounds.step import Emitted
@@ -43,6 +44,8 @@ class Speculation:
     """None: every proposal is verified, whatever it costs."""
     remember: Callable[[Budget], None] = field(default=lambda budget: None)
     """Keeps what the budget has learned; called now and then."""
+    diagnostic: Diagnostic | None = None
+    """Holds acceptance against its closed forms."""
 
 
 class Speculator:
@@ -52,6 +55,10 @@ class Speculator:
         self._context = context
         self._said: set[str] = set()
         self._rounds = 0
+
+    @property
+    def diagnostic(self) -> Diagnostic | None:
+        return self._how.diagnostic
 
     # one row
 
@@ -92,12 +99,17 @@ class Speculator:
         session = row.drafting.session
         if session is not None:
             self._trust(row, lambda: session.observe(emitted.verdict, emitted.proposed, features))
+        diagnostic = self._how.diagnostic
+        if diagnostic is not None:
+            self._trust(row, lambda: diagnostic.observe(row, emitted.watched, emitted.verdict))
 
     def close(self, row: Row, keep: int) -> None:
         """The row leaves its slot, where `keep` of its tokens stay."""
         session = row.drafting.session
         if session is not None:
             self._trust(row, lambda: session.close(keep))
+        if self._how.diagnostic is not None:
+            self._how.diagnostic.close(row)
 
     def abandon(self, row: Row, reason: DraftOff) -> None:
         """The row goes on plainly; nothing of what its drafter holds is trusted any more."""
@@ -183,7 +195,8 @@ class Speculator:
 
     def _drawing(self, row: Row) -> Drawing:
         stochastic = row.drafting.rule is Rule.STOCHASTIC
-        return Drawing(coupled=self._how.coupled and not stochastic, with_q=stochastic)
+        with_q = stochastic or self._how.diagnostic is not None
+        return Drawing(coupled=self._how.coupled and not stochastic, with_q=with_q)
 
     def _limit(self, row: Row, left: int) -> int:
         """Proposals that cannot overrun the row's budget or its slot: the bonus token needs a place too."""

@@ -21,6 +21,7 @@ from stoker.models.rejection import Terms, terms
 from stoker.models.sampling import Choice, Sampler
 from stoker.models.target import Target
 from stoker.rounds.base import NOTHING, Features, Proposal
+from stoker.rounds.diagnostic import Diagnostic, Watched
 from stoker.rounds.report import Reported, ask, ask_rejection
 from stoker.rounds.row import Row
 
@@ -43,6 +44,8 @@ class Emitted:
     verdict: Verdict
     proposed: int = 0
     probs: tuple[TokenProbs, ...] = ()
+    watched: Watched | None = None
+    """What the diagnostic looks at, if there is one."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -65,6 +68,7 @@ class Round:
         *,
         behind: "Round | None" = None,
         capture: Sequence[int] = (),
+        diagnostic: Diagnostic | None = None,
     ) -> None:
         """Builds the forward. `behind`: the plain round whose unread tokens are the anchors of turns without one."""
         self._turns = tuple(turns)
@@ -87,6 +91,7 @@ class Round:
             self._reports = {
                 turn.row.id: self._report(sampler, n, turn) for n, turn in enumerate(turns) if turn.row.probs
             }
+            self._watched = {} if diagnostic is None else self._watch(diagnostic, sampler)
             undo.pop_all()  # from here on `settle` decides; until here a fault keeps nothing
 
     @property
@@ -142,7 +147,8 @@ class Round:
         terms = (array for term in self._terms.values() for array in term)
         reports = (array for report in self._reports.values() for array in report.arrays)
         drafted = () if self.plain else (self._columns,)
-        return (self._choice.tokens, *self._choice.arrays, *drafted, *terms, *reports)
+        watched = (array for watched in self._watched.values() for array in watched.arrays)
+        return (self._choice.tokens, *self._choice.arrays, *drafted, *terms, *reports, *watched)
 
     def _rejection(self, sampler: Sampler, n: int, turn: Turn) -> Terms:
         count = len(turn.proposal)
@@ -158,6 +164,16 @@ class Round:
             return ask(sampler, turn.row, logits, self._choice.tokens[n, : count + 1], start, _host(turn))
         return ask_rejection(sampler, turn.row, logits, judged.choices, self._columns[n, 1 : count + 1], start)
 
+    def _watch(self, diagnostic: Diagnostic, sampler: Sampler) -> dict[int, Watched]:
+        watched: dict[int, Watched] = {}
+        for n, turn in enumerate(self._turns):
+            count = len(turn.proposal)
+            logits, draft = self._seen.logits[n, :count], self._columns[n, 1 : 1 + count]
+            found = diagnostic.watch(sampler, turn.row, logits, turn.proposal, draft)
+            if found is not None:
+                watched[turn.row.id] = found
+        return watched
+
     def _judge(self, turn: Turn, draft: Sequence[int], choices: Sequence[int], ends: Collection[int]) -> Emitted:
         id = turn.row.id
         if id in self._terms:
@@ -168,7 +184,7 @@ class Round:
         verdict = verdict.until(ends)
         reported = self._reports.get(id)
         probs = () if reported is None else reported.read(verdict.accepted, len(verdict.emitted))
-        return Emitted(verdict, len(draft), probs)
+        return Emitted(verdict, len(draft), probs, self._watched.get(id))
 
 
 def _host(turn: Turn) -> Sequence[int]:

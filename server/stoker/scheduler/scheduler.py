@@ -232,13 +232,17 @@ class Scheduler:
         """Tells the prefill policy and the metrics where the tick's time went."""
         begun = {work.id: self._running[work.id].processed for work in plan.prefill if work.id in self._running}
         read = [outcome for outcome in ran.result if outcome.processed]
-        between = max((outcome.at for outcome in read), default=ran.started)
+        whole = ran.ended - ran.started
+        seconds = 0.0
         if read:
+            # Outcomes come in the order of the work: a round that landed first has its stamp before the prompts'.
+            landed = [outcome.at for outcome in ran.result[: ran.result.index(read[0])]]
+            seconds = max(outcome.at for outcome in read) - max(landed, default=ran.started)
             columns = len(read) * max(outcome.processed - begun.get(outcome.id, 0) for outcome in read)
-            self._prefill.spent(columns, between - ran.started)
-            self._metrics.chunk(between - ran.started)
+            self._prefill.spent(columns, seconds)
+            self._metrics.chunk(seconds)
         if plan.step:
-            self._prefill.decoded(ran.ended - between)
+            self._prefill.decoded(whole - seconds)
 
     def _retire(self, sequence: Sequence, content: Many[int]) -> None:
         self._metrics.finished(sequence)
