@@ -11,7 +11,7 @@ from tqdm import tqdm
 from stoker import blas
 from stoker.core import clock
 from stoker.core.errors import StartError
-from stoker.core.info import ModelInfo
+from stoker.core.info import BudgetView, ModelInfo
 from stoker.core.work import Traits
 from stoker.models import fetch, hub
 from stoker.models.load import Loaded, load
@@ -47,6 +47,8 @@ class Booted:
     slots: int
     context: int
     """Tokens that one slot holds."""
+    budget: Callable[[], BudgetView | None]
+    """What drafting costs and how it was decided, at the moment of asking; None: nothing drafts."""
     about: Mapping[str, object]
     """What `/props` says of drafting beside the command line's own words."""
 
@@ -82,8 +84,17 @@ async def boot(settings: Settings, device: Device) -> Booted:
         "loaded %s: %s %s, weights %s, %d slots of %d tokens, in %.1f s",
         info.path, info.family, info.ftype, machine.loaded.weights, traits.slots, traits.context, clock.now() - begun,
     )  # fmt: skip
-    about = _about(machine.assembled)
-    return Booted(scheduler, tokenizer, machine.loaded.template, info, traits.slots, traits.context, about)
+    budget = machine.assembled.budget
+    return Booted(
+        scheduler,
+        tokenizer,
+        machine.loaded.template,
+        info,
+        traits.slots,
+        traits.context,
+        budget=lambda: None if budget is None else budget.view(),
+        about=_about(machine.assembled),
+    )
 
 
 def _build(settings: Settings) -> _Machine:

@@ -110,6 +110,7 @@ def _service(booted: Booted, settings: Settings) -> Service:
         defaults=_defaults(settings),
         speculative_types=drafting.types,
         about={**drafting.about(), **booted.about},
+        budget=booted.budget,
         switches=Switches(
             slots=settings.slots, props=settings.props, metrics=settings.metrics, slots_debug=settings.slots_debug
         ),

@@ -58,7 +58,7 @@ def test_prompt_lookup_is_probed_measured_and_remembered(tmp_path: Path) -> None
     made.speculation.remember(made.budget)
     again = assemble(drafting, subject(), memory(tmp_path), find=nowhere)
     assert again.budget is not None
-    assert again.budget.describe() == made.budget.describe()
+    assert again.budget.view().costs == made.budget.view().costs
 
 
 def test_a_kind_that_is_not_built_is_refused_by_name(tmp_path: Path) -> None:

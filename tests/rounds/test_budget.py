@@ -11,6 +11,7 @@ from rounds.harness import GREEDY, Harness, Wanted
 from rounds.oracle import Oracle, OracleSession
 from rounds.table import TableTarget
 from stoker.core.counters import DraftOff
+from stoker.core.info import TickCost
 from stoker.rounds.base import Needs, Opening, Proposal
 from stoker.rounds.budget import MARGIN, PROBE_SHARE, Acceptance, Budget, CostTable, Offer
 from stoker.rounds.speculator import Speculation as How
@@ -108,10 +109,13 @@ def test_trials_of_a_parked_drafter_take_a_bounded_share_of_the_time() -> None:
 
 
 def test_it_tells_what_it_knows() -> None:
-    assert Budget({"": table({(1, 1): 0.05}), "mtp": table({(1, 2): 0.1})}).describe() == {
-        "target": {"1x1": 50.0},
-        "mtp": {"1x2": 100.0},
-    }
+    budget = Budget({"": table({(1, 1): 0.05}), "mtp": table({(1, 2): 0.1})})
+    budget.observe("", 1, 1, 0.05)
+    budget.choose(1, [Offer([0.1])], [2], "mtp")
+    view = budget.view()
+    assert view.costs == (TickCost("target", 1, 1, 0.05), TickCost("mtp", 1, 2, 0.1))
+    assert view.ticks == ((1, 1),)
+    assert view.declined == 1
 
 
 # in the engine

@@ -24,3 +24,25 @@ class ModelInfo:
     parameters: int
     size: int
     """Bytes of the weights as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickCost:
+    """What a tick of a shape takes, as far as it was measured."""
+
+    drafters: str
+    """The drafters whose forwards are in it, `target` for none."""
+    rows: int
+    width: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """What the budget knows and has decided since the start."""
+
+    costs: tuple[TickCost, ...] = ()
+    ticks: tuple[tuple[int, int], ...] = ()
+    """Ticks by width in columns."""
+    declined: int = 0
+    """Ticks in which rows would have drafted and it did not pay."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stoker.core.info import BudgetView, TickCost
+
 RECENT = 0.2
 """Weight of a new measurement of a cell."""
 OUTLIER = 3.0
@@ -123,10 +125,14 @@ class Budget:
         """`tables`: by `company` of drafters; the empty one is the target alone."""
         self.tables: dict[str, CostTable] = dict(tables or {})
         self._waited: dict[str, float] = {}
+        self.ticks: dict[int, int] = {}
+        """Ticks since the start by width."""
+        self.declined = 0
 
     def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
         """A tick took so long."""
         self.tables.setdefault(company, CostTable()).observe(rows, width, seconds)
+        self.ticks[width] = self.ticks.get(width, 0) + 1
 
     def cost(self, company: str, rows: int, width: int) -> float:
         """Seconds of a tick; that of the target alone while a company was never measured, 0.0 if nothing was."""
@@ -149,6 +155,7 @@ class Budget:
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
             if gain > max(best.gain, MARGIN):
                 best = Choice(width, gain)
+        self.declined += best.width == 1
         return best
 
     def may_probe(self, company: str, rows: int, width: int) -> bool:
@@ -163,9 +170,11 @@ class Budget:
         """Plain time went by in which these drafters were parked."""
         self._waited[company] = self._waited.get(company, 0.0) + seconds
 
-    def describe(self) -> dict[str, object]:
-        """What `/props` shows: milliseconds by company and `rows x width`."""
-        return {
-            company or "target": {f"{r}x{w}": round(1e3 * t, 3) for (r, w), t in sorted(table.cells.items())}
-            for company, table in sorted(self.tables.items())
-        }
+    def view(self) -> BudgetView:
+        """A copy for `/props` and `/metrics`; may be asked for from another thread."""
+        costs = (
+            TickCost(company or "target", rows, width, seconds)
+            for company, table in sorted(dict(self.tables).items())
+            for (rows, width), seconds in sorted(dict(table.cells).items())
+        )
+        return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined)

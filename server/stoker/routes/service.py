@@ -1,12 +1,12 @@
 """What the handlers know: plain values behind protocols, filled by `boot`, and the holder that is empty till then."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from stoker.core.errors import Unavailable
 from stoker.core.events import Event
-from stoker.core.info import ModelInfo
+from stoker.core.info import BudgetView, ModelInfo
 from stoker.core.request import MAX_SEED, Limits, Request, Sampling
 from stoker.scheduler.views import SlotView, Totals
 from stoker.text.template import ChatTemplate
@@ -136,6 +136,7 @@ class Service:
     speculative_types: str = "none"
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
+    budget: Callable[[], BudgetView | None] = field(default=lambda: None)
     """The `stoker` object of `/props`: the drafter, its rule, what its exactness probe found."""
     fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
     """Fill-in-the-middle tokens that the vocabulary lacks."""

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from stoker.core.counters import DraftOff
+from stoker.core.info import BudgetView
 from stoker.scheduler.views import Totals
 
 
-def metrics(totals: Totals, before: Totals) -> str:
+def metrics(totals: Totals, before: Totals, budget: BudgetView | None = None) -> str:
     """`before` is what the last scrape saw: the two rates are of the time in between."""
-    return "".join(f"{line}\n" for line in [*_llamacpp(totals, before), *_positions(totals), *_own(totals)])
+    lines = [*_llamacpp(totals, before), *_positions(totals), *_own(totals), *_budget(budget)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _llamacpp(totals: Totals, before: Totals) -> Iterator[str]:
@@ -127,6 +129,20 @@ def _own(totals: Totals) -> Iterator[str]:
     yield from _block("stoker:draft_off_total", "counter", "Number of requests that were not drafted, by the reason")
     for reason in DraftOff:
         yield f'stoker:draft_off_total{{reason="{reason}"}} {totals.draft_off.get(reason, 0)}'
+
+
+def _budget(view: BudgetView | None) -> Iterator[str]:
+    if view is None:
+        return
+    yield from _block("stoker:tick_cost_seconds", "gauge", "Measured time of a tick by rows and columns")
+    for cost in view.costs:
+        labels = f'drafters="{cost.drafters}",rows="{cost.rows}",columns="{cost.width}"'
+        yield f"stoker:tick_cost_seconds{{{labels}}} {cost.seconds:.6g}"
+    yield from _block("stoker:ticks_by_columns_total", "counter", "Ticks by their width in columns")
+    for width, count in view.ticks:
+        yield f'stoker:ticks_by_columns_total{{columns="{width}"}} {count}'
+    yield from _block("stoker:drafting_declined_total", "counter", "Ticks in which drafting would not have paid")
+    yield f"stoker:drafting_declined_total {view.declined}"
 
 
 def _block(name: str, kind: str, text: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`/props`: what is served, and the defaults of a request; at its end an object of our own."""
 
+from stoker.core.info import BudgetView
 from stoker.routes.body import Json
 from stoker.routes.schema.job import Options
 from stoker.routes.service import Edge, Service
@@ -34,5 +35,15 @@ def props(service: Service, edge: Edge, media_marker: str) -> Json:
         "build_info": service.build,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
-        "stoker": dict(service.about),
+        "stoker": {**service.about, **_budget(service.budget())},
     }
+
+
+def _budget(view: BudgetView | None) -> Json:
+    """What ticks cost, in milliseconds by drafters and `rows x columns`, and what was decided."""
+    if view is None:
+        return {}
+    costs: dict[str, dict[str, float]] = {}
+    for cost in view.costs:
+        costs.setdefault(cost.drafters, {})[f"{cost.rows}x{cost.width}"] = round(1e3 * cost.seconds, 3)
+    return {"budget": {"tick_ms": costs, "ticks_by_width": dict(view.ticks), "declined": view.declined}}
