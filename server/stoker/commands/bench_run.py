@@ -107,7 +107,10 @@ async def reachable(client: httpx.AsyncClient, arm: Arm) -> str:
 async def identity(client: httpx.AsyncClient, arm: Arm) -> dict[str, Any]:
     """What the arm says of its build and its model, for the record."""
     response = await client.get("/props" if arm.api == "llama" else "/v1/models")
-    said = response.json() if response.status_code == 200 else {}
+    try:
+        said = response.json() if response.status_code == 200 else {}
+    except ValueError:  # mlx_lm.server's list of models has no body where there is no Hugging Face cache
+        said = {}
     told = {"url": arm.url, "api": arm.api}
     if arm.api == "llama":
         return {**told, "build": said.get("build_info"), "model": said.get("model_path")}
