@@ -83,6 +83,9 @@ def test_what_a_slot_held_before_is_reused_as_far_as_the_target_reuses_it() -> N
     second = drafter.open(opening(0, (1, 2, 3, 9), cached=3))
     assert second.held == 3
     assert model.lengths[0] == 3
+    second.close(0)
+    third = drafter.open(opening(0, (1, 2, 3, 9), cached=3))
+    assert third.held == 0, "what an undrafted request left in the target's slot is not in the draft model's"
 
 
 def test_the_proposal_distribution_is_the_one_that_was_drawn_from() -> None:

@@ -1,5 +1,5 @@
 from stoker.core.request import Request
-from stoker.scheduler.slots import Place, SlotTable, common_prefix
+from stoker.scheduler.slots import Place, SlotTable
 
 
 def ask(*prompt: int, slot: int = -1, cache_prompt: bool = True) -> Request:
@@ -70,9 +70,3 @@ def test_a_recurrent_slot_serves_only_a_prompt_that_goes_on_from_its_end() -> No
     assert slots.take(ask(1, 2, 9, 9, slot=0)) == Place(0, 0)
     slots.leave(0, (1, 2, 3))
     assert slots.take(ask(1, 2, 3, 9, slot=0)) == Place(0, 3)
-
-
-def test_common_prefix_counts_leading_tokens() -> None:
-    assert common_prefix((1, 2, 3), (1, 2, 4)) == 2
-    assert common_prefix((1, 2), (1, 2, 3)) == 2
-    assert common_prefix((), (1,)) == 0

@@ -159,7 +159,7 @@ class WatchedModel(DraftModel):
 
     def open(self, opening: Opening) -> WatchedSession:
         s = super().open(opening)
-        session = WatchedSession(s.model, s.slot, s.tokens, s.draws, s.most, s.held, s.acceptance)
+        session = WatchedSession(s.model, s.slot, s.tokens, s.draws, s.most, s.held, s.acceptance, s.left)
         self.sessions = (*self.sessions, session)
         return session
 

@@ -14,8 +14,8 @@ from stoker.core import clock
 from stoker.core.errors import StartError
 from stoker.models.exactness_gate import Exactness, Mode, establish
 from stoker.models.exactness_store import Store
-from stoker.models.exactness_store import subject as identity
 from stoker.models.load import Loaded, load
+from stoker.models.shelf import subject as identity
 from stoker.text.tokenizer import from_source
 
 LEAST = 0.04

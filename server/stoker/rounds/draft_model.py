@@ -17,6 +17,7 @@ import mlx.core as mx
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.errors import StartError
+from stoker.core.prefix import common_prefix
 from stoker.core.request import Sampling
 from stoker.models.noise import Purpose
 from stoker.models.sampling import Row as Draws
@@ -43,6 +44,8 @@ class ModelSession:
     held: int
     """Columns of the slot that hold the sequence's tokens, from the first on."""
     acceptance: Acceptance
+    left: dict[int, tuple[int, ...]]
+    """What each slot of the draft model holds between requests."""
     chained: int = 0
     """Columns behind them that hold proposals."""
 
@@ -77,7 +80,9 @@ class ModelSession:
         self.held, self.chained = self.held + right, 0
 
     def close(self, keep: int) -> None:
-        self.model.truncate(self.slot, min(keep, self.held))
+        keep = min(keep, self.held)
+        self.model.truncate(self.slot, keep)
+        self.left[self.slot] = tuple(self.tokens[:keep])
 
     def run_down(self) -> None:
         """Brings a long debt down to the anchor."""
@@ -108,6 +113,7 @@ class DraftModel:
             raise StartError("the draft model keeps a recurrent state, which cannot be cut: choose an attention model")
         self._model, self._most, self._least_p = model, most, least_p
         self._sampler = Sampler(model.vocab, [])
+        self._left: dict[int, tuple[int, ...]] = {}
         self._acceptance = Acceptance()
         """Shared by all requests: how a pair of models agrees is the budget's memory."""
 
@@ -128,13 +134,13 @@ class DraftModel:
         return True
 
     def open(self, opening: Opening) -> ModelSession:
-        have = self._model.lengths[opening.slot]
-        held = min(have, opening.cached)
-        if held < have:
-            self._model.truncate(opening.slot, held)
+        # The target's slot may have served undrafted requests meanwhile: only what agrees is reused.
+        left = self._left.pop(opening.slot, ())
+        held = min(common_prefix(left, opening.prompt), len(opening.prompt) - 1)
+        self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         tokens = list(opening.prompt)
-        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self._acceptance)
+        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self._acceptance, self._left)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]

@@ -162,19 +162,24 @@ class Engine:
             return []
         if isinstance(flight, Broken):
             return self._alone(alive, flight.fault)
-        if flight.plain:
-            flight.settle({row.id: 1 for row in alive})
-            self._following = self._behind(flight, alive, plan)
-        emitted = guard(lambda: flight.read(self._ends))
+        emitted = guard(lambda: self._read(flight, alive, plan))
         if isinstance(emitted, Fault):
             self._drop_following()
             return self._alone(alive, emitted)
-        if not flight.plain:
-            flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
         self._speculator.landed(rows, drafted, flight.width, self._clock() - self._started)
         return self._absorb(flight, alive, emitted)
+
+    def _read(self, flight: Round, alive: Sequence[Row], plan: Plan) -> dict[int, Emitted]:
+        """Reads and settles a round; a plain one is settled first, and its successor built meanwhile."""
+        if flight.plain:
+            flight.settle({row.id: 1 for row in alive})
+            self._following = self._behind(flight, alive, plan)
+            return flight.read(self._ends)
+        emitted = flight.read(self._ends)
+        flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
+        return emitted
 
     def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:
         """The round after a plain one, built from its unread tokens; None where that cannot be right."""

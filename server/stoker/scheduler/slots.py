@@ -5,9 +5,9 @@ leading part of the prompt, if that is more than `similarity` of it; else the id
 used least recently (of equals the last, so a fresh server of two slots begins with slot 1).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stoker.core.prefix import common_prefix
 from stoker.core.request import Request
 
 
@@ -77,11 +77,3 @@ class SlotTable:
         if self._recurrent and shared < len(slot.content):
             return 0
         return shared
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many leading tokens two sequences share."""
-    for n, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return n
-    return min(len(a), len(b))
