@@ -129,7 +129,7 @@ class DraftModel:
 
     def open(self, opening: Opening) -> ModelSession:
         have = self._model.lengths[opening.slot]
-        held = min(have, opening.cached)
+        held = 0 if opening.foreign else min(have, opening.cached)
         if held < have:
             self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)

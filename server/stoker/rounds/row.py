@@ -65,7 +65,7 @@ class Row:
             prompt=join.prompt,
             draws=draws,
             seed=join.sampling.seed,
-            feedback=join.sampling.feedback,
+            feedback=join.sampling.feedback or draws.constraint is not None,
             probs=join.probs,
             post_sampling=join.post_sampling_probs,
             anchor=join.prompt[-1],
