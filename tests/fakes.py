@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from stoker.core.counters import DraftOff, Kind, RoundCount
-from stoker.core.work import Join, Outcome, Plan
+from stoker.core.errors import InvalidRequest
+from stoker.core.work import Filed, Join, Outcome, Plan, SlotAction, SlotWork
 from stoker.scheduler.device import Ran
 
 T = TypeVar("T")
@@ -87,6 +88,10 @@ class FakeEngine:
     rows: dict[int, FakeRow] = field(default_factory=dict[int, FakeRow])
     content: dict[int, int] = field(default_factory=dict[int, int])
     """Committed columns by slot."""
+    kept: dict[int, int] = field(default_factory=dict[int, int])
+    """Columns of kept contents by key."""
+    files: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Slot files by path."""
 
     def tick(self, plan: Plan) -> list[Outcome]:
         self.plans.append(plan)
@@ -95,12 +100,18 @@ class FakeEngine:
             if row is not None:
                 assert release.keep <= row.processed + max(row.emitted, 1), "a release keeps columns that exist"
                 self.content[row.slot] = release.keep
+        outcomes = [self._act(work) for work in plan.slots]
+        for key in plan.drop:
+            del self.kept[key]
+        for item in plan.keep:
+            assert item.slot not in {row.slot for row in self.rows.values()}, "what is kept stands still"
+            self.kept[item.key] = self.content[item.slot]
         for join in plan.join:
             assert join.slot not in {row.slot for row in self.rows.values()}, "a slot holds one row"
-            assert join.cached <= self.content.get(join.slot, 0), "only columns that exist are reused"
+            assert join.cached <= self._columns(join), "only columns that exist are reused"
+            self.content[join.slot] = join.cached
             assert join.cached < len(join.prompt)
             self.rows[join.id] = FakeRow(join.prompt, join.slot, join.cached, off=self._off(join))
-        outcomes: list[Outcome] = []
         if plan.prefill:
             parts = [work.stop - self.rows[work.id].processed for work in plan.prefill]
             self.clock.pass_by(self.token_seconds * len(parts) * max(parts))
@@ -113,6 +124,23 @@ class FakeEngine:
         for work in plan.step:
             outcomes.append(self._step(work.id, work.remaining))
         return outcomes
+
+    def _columns(self, join: Join) -> int:
+        """How many columns the place has that a join takes its own from."""
+        if join.kept >= 0:
+            return self.kept[join.kept]
+        busy = [row.processed for row in self.rows.values() if row.slot == join.source]
+        return busy[0] if busy else self.content.get(join.slot if join.source < 0 else join.source, 0)
+
+    def _act(self, work: SlotWork) -> Outcome:
+        assert work.slot not in {row.slot for row in self.rows.values()}, "a busy slot is left alone"
+        if work.action is SlotAction.RESTORE and work.path not in self.files:
+            return Outcome(work.id, self.clock(), error=InvalidRequest("Unable to restore slot"))
+        if work.action is SlotAction.SAVE:
+            self.files[work.path] = work.tokens
+        tokens = self.files[work.path] if work.action is SlotAction.RESTORE else work.tokens
+        self.content[work.slot] = 0 if work.action is SlotAction.ERASE else len(tokens)
+        return Outcome(work.id, self.clock(), filed=Filed(tokens, 8 * len(tokens), 0.001))
 
     def _step(self, id: int, remaining: int) -> Outcome:
         row = self.rows[id]

@@ -36,9 +36,9 @@ def test_a_variable_counts_like_its_option_and_is_named() -> None:
 
 
 def test_a_pair_is_refused_on_its_active_side_only() -> None:
-    assert judged("--no-context-shift", "--no-agent", "--no-ui-mcp-proxy") == ()
-    with pytest.raises(StartError, match=r"^--context-shift cannot be honoured: not built yet"):
-        judged("--context-shift")
+    assert judged("--no-agent", "--no-ui-mcp-proxy") == ()
+    with pytest.raises(StartError, match=r"^--agent cannot be honoured: the server runs no tools"):
+        judged("--agent")
 
 
 def test_a_single_refused_value_of_a_warned_option_is_named_with_it() -> None:

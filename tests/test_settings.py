@@ -7,6 +7,7 @@ from stoker.core.errors import StartError
 from stoker.core.request import DEFAULT_SAMPLERS, DRY_BREAKERS, Sampling
 from stoker.options.arguments import parse
 from stoker.settings import Settings, environment, options, settings
+from stoker.text.schema import of_schema
 
 
 def typed(*words: str, **environ: str) -> Settings:
@@ -63,6 +64,20 @@ def test_of_two_options_for_one_field_the_last_one_counts(tmp_path: Path) -> Non
     assert typed("--chat-template-file", str(template), LLAMA_ARG_CHAT_TEMPLATE="x").chat_template == "{{ messages }}"
     assert typed("-v", "-lv", "1").verbosity == 1
     assert typed("-lv", "1", "--verbose").verbosity > 5
+
+
+def test_a_grammar_comes_as_gbnf_or_schema_as_text_or_file(tmp_path: Path) -> None:
+    gbnf, schema = tmp_path / "x.gbnf", tmp_path / "x.json"
+    gbnf.write_text('root ::= "a"\n', encoding="utf-8")
+    schema.write_text('{"type": "null"}', encoding="utf-8")
+    assert typed().grammar == ""
+    assert typed("--grammar", 'root ::= "\\n"').grammar == 'root ::= "\\n"', "no escapes but its own"
+    assert typed("--grammar-file", str(gbnf)).grammar == 'root ::= "a"\n'
+    assert typed("-j", '{"type": "null"}').grammar == typed("-jf", str(schema)).grammar == of_schema({"type": "null"})
+    assert typed("--json-schema", "{}", "--grammar", "x").grammar == "x"
+    for words in (("-j", "[]"), ("--json-schema", "{"), ("-jf", str(gbnf))):
+        with pytest.raises(StartError, match=f"{words[0]} takes a"):
+            typed(*words)
 
 
 # words
@@ -269,6 +284,12 @@ def test_the_cache_directory_follows_xdg_where_it_is_absolute() -> None:
 def test_the_slots_debug_variable_is_read() -> None:
     assert typed(LLAMA_SERVER_SLOTS_DEBUG="1").slots_debug is True
     assert typed(LLAMA_SERVER_SLOTS_DEBUG="0").slots_debug is typed().slots_debug is False
+
+
+def test_the_folder_of_slot_files_must_be_there(tmp_path: Path) -> None:
+    assert typed("--slot-save-path", str(tmp_path)).slot_save_path == str(tmp_path)
+    with pytest.raises(StartError, match=r"^--slot-save-path: .*none is not a directory; make it first$"):
+        typed("--slot-save-path", str(tmp_path / "none"))
 
 
 def test_secrets_stay_out_of_the_repr() -> None:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from stoker.core.errors import StartError
 from stoker.host import GRACE, Host
-from stoker.routes import absent, chat, completion, errors, health, info, tokens
+from stoker.routes import absent, chat, completion, errors, foreign, health, info, slots, tokens
 from stoker.routes.disconnect import ClientGoneError
 from stoker.routes.gate import Gate
 from stoker.routes.service import State
@@ -43,7 +43,7 @@ def create(state: State, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_middleware(Gate, state=state)
     errors.install(app, state)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
-    for module in (completion, chat, tokens, info, health, absent):
+    for module in (completion, chat, foreign, tokens, info, slots, health, absent):
         app.include_router(module.router(state), prefix=state.edge.prefix)
     return app
 

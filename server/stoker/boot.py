@@ -10,10 +10,12 @@ from tqdm import tqdm
 
 from stoker import blas
 from stoker.core import clock
-from stoker.core.errors import StartError
+from stoker.core.errors import InvalidRequest, StartError
 from stoker.core.info import BudgetView, ModelInfo
-from stoker.core.work import Traits
+from stoker.core.request import Grammar
+from stoker.core.work import Ticker, Traits
 from stoker.models import fetch, hub
+from stoker.models.identity import identity
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
 from stoker.models.sampling import Sampler
@@ -23,15 +25,19 @@ from stoker.options.drafting import Drafting
 from stoker.rounds.assembly import Assembled, Subject, assemble
 from stoker.rounds.engine import Engine
 from stoker.rounds.memory import Memory
+from stoker.rounds.shelf import Shelf
+from stoker.rounds.sleeper import SleepingEngine
 from stoker.rounds.speculator import Speculator
 from stoker.rounds.warmup import warm_up
 from stoker.scheduler.device import Device
 from stoker.scheduler.scheduler import Policy, Scheduler, Vocabulary
 from stoker.settings import Settings
+from stoker.text.grammar import Grammars
 from stoker.text.tokenizer import Tokenizer, from_source
 
 log = logging.getLogger(__name__)
 
+MIB = 2**20
 GRAIN = 256
 """A context that is shrunk to fit the memory is a multiple of this."""
 
@@ -42,6 +48,7 @@ class Booted:
 
     scheduler: Scheduler
     tokenizer: Tokenizer
+    grammars: Grammars
     template: str | None
     info: ModelInfo
     slots: int
@@ -60,6 +67,7 @@ class _Machine:
     engine: Engine
     loaded: Loaded
     tokenizer: Tokenizer
+    grammars: Grammars
     traits: Traits
     assembled: Assembled
 
@@ -73,13 +81,12 @@ async def boot(settings: Settings, device: Device) -> Booted:
     def piece(id: int, special: bool) -> bytes:
         return tokenizer.piece(id, special=special)
 
-    policy = Policy(
-        batch=settings.n_batch,
-        max_queue=settings.max_queue_depth,
-        similarity=settings.slot_prompt_similarity,
-        continuous=settings.cont_batching,
-    )
-    scheduler = Scheduler(machine.engine, device, traits, Vocabulary(piece, tokenizer.end_ids), policy)
+    def build() -> Ticker:
+        return _build(settings, traits.context).engine
+
+    engine = SleepingEngine(machine.engine, build)
+    vocabulary = Vocabulary(piece, tokenizer.end_ids)
+    scheduler = Scheduler(engine, device, traits, vocabulary, _policy(settings), engine)
     log.info(
         "loaded %s: %s %s, weights %s, %d slots of %d tokens, in %.1f s",
         info.path, info.family, info.ftype, machine.loaded.weights, traits.slots, traits.context, clock.now() - begun,
@@ -88,6 +95,7 @@ async def boot(settings: Settings, device: Device) -> Booted:
     return Booted(
         scheduler,
         tokenizer,
+        machine.grammars,
         machine.loaded.template,
         info,
         traits.slots,
@@ -97,20 +105,55 @@ async def boot(settings: Settings, device: Device) -> Booted:
     )
 
 
-def _build(settings: Settings) -> _Machine:
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        batch=settings.n_batch,
+        max_queue=settings.max_queue_depth,
+        similarity=settings.slot_prompt_similarity,
+        continuous=settings.cont_batching,
+        cache=_cache_bytes(settings),
+        idle_slots=settings.cache_idle_slots,
+        shift=settings.context_shift,
+        sleep_after=settings.sleep_idle_seconds,
+    )
+
+
+def _cache_bytes(settings: Settings) -> int:
+    """The size of the prompt cache: unless it was asked for, no more than half of the memory that is left."""
+    if settings.cache_ram < 0 or "cache_ram" in settings.named:
+        return settings.cache_ram * MIB
+    return min(settings.cache_ram * MIB, available() // 2)
+
+
+def _build(settings: Settings, context: int | None = None) -> _Machine:
+    """`context`: the tokens of a slot, where that is settled already."""
     path = _model_path(settings)
     with loading(path.name) as progress:
         loaded = load(str(path), progress=progress)
     tokenizer = from_source(loaded.tokenizer)
-    target = _target(loaded, settings)
+    target = _target(loaded, settings) if context is None else Target(loaded.model, settings.n_slots, context)
     sampler = Sampler(target.vocab, tokenizer.pieces)
     if settings.warmup:
         warm_up(target, sampler)
     memory = Memory(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider()))
     whole = Subject(target, tokenizer.pieces)
     assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
-    engine = Engine(target, sampler, tokenizer.end_ids, Speculator(assembled.speculation, target.context))
-    return _Machine(engine, loaded, tokenizer, Traits(target.slots, target.context, target.recurrent), assembled)
+    grammars = Grammars(tokenizer)
+    _check(settings, grammars)
+    speculator = Speculator(assembled.speculation, target.context)
+    shelf = Shelf(target, identity(loaded))
+    engine = Engine(target, sampler, tokenizer.end_ids, speculator, grammars, shelf)
+    sizes = target.bytes_per_column, target.bytes_per_slot
+    traits = Traits(target.slots, target.context, target.recurrent, *sizes)
+    return _Machine(engine, loaded, tokenizer, grammars, traits, assembled)
+
+
+def _check(settings: Settings, grammars: Grammars) -> None:
+    """The command line's own grammar must be one."""
+    try:
+        grammars.check(Grammar(settings.grammar))
+    except InvalidRequest as error:
+        raise StartError(f"the grammar of the command line: {' '.join(error.message.split())}") from None
 
 
 @contextmanager
@@ -166,4 +209,4 @@ def _target(loaded: Loaded, settings: Settings) -> Target:
 
 
 def _mib(size: int) -> int:
-    return size // 2**20
+    return size // MIB

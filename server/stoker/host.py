@@ -107,10 +107,13 @@ def _service(booted: Booted, settings: Settings) -> Service:
         started=int(time.time()),  # noqa: TID251 (the wall time of the start, for `/metrics`)
         sampling=settings.sampling(),
         limits=Limits(predict=settings.n_predict, stop=settings.stop),
+        grammar=settings.grammar,
+        grammars=booted.grammars,
         defaults=_defaults(settings),
         speculative_types=drafting.types,
         about={**drafting.about(), **booted.about},
         budget=booted.budget,
+        slot_save_path=settings.slot_save_path,
         switches=Switches(
             slots=settings.slots, props=settings.props, metrics=settings.metrics, slots_debug=settings.slots_debug
         ),
@@ -127,6 +130,10 @@ def _defaults(settings: Settings) -> Defaults:
         backend_sampling=settings.backend_sampling,
         prefill_assistant=settings.prefill_assistant,
         jinja=settings.jinja,
-        template_kwargs=settings.chat_template_kwargs or {},
+        template_kwargs=settings.template_variables,
+        reasoning_format="deepseek" if settings.reasoning_format == "auto" else settings.reasoning_format,
+        reasoning_budget=settings.reasoning_budget,
+        reasoning_budget_message=settings.reasoning_budget_message,
+        chat_parsing=not settings.skip_chat_parsing,
         special=settings.special,
     )

@@ -70,8 +70,7 @@ _NO_EYES = "there is no image or audio input"
 _NO_ROUTER = "there is no router"
 _NO_UI = "the page at / has no settings"
 _LOOKUP_FILE = "lookup caches in files are not built yet; leave it out"
-_THINK = "reasoning is not built yet; leave it out, thoughts then stay in the content"
-_GRAMMAR = "constrained answers are not built yet; leave it out"
+_THINK = "what the prompt shows of earlier thoughts is the template's choice; leave it out"
 _LORA = "adapters are not built yet; serve a merged model with -m"
 _STEER = "control vectors are not built; leave it out"
 _ROPE = "not built yet; the model's own RoPE settings are used without it"
@@ -150,38 +149,10 @@ TABLE: tuple[Row, ...] = (
     _warn("--control-vector-layer-range", Parsed(readers.range_of_two, "two whole numbers", "A B", 2), _STEER),
     _warn("-ctxcp --ctx-checkpoints --swa-checkpoints", Whole(-1), _CACHE, 32, env="LLAMA_ARG_CTX_CHECKPOINTS"),
     _warn("-cms --checkpoint-min-step", _COUNT, _CACHE, 8192, env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
-    _warn("-cram --cache-ram", Whole(-1), _CACHE, 8192, env="LLAMA_ARG_CACHE_RAM"),
-    _warn("--cache-idle-slots", Pair(("--no-cache-idle-slots",)), _CACHE, True, env="LLAMA_ARG_CACHE_IDLE_SLOTS"),
-    _refuse(
-        "--context-shift",
-        Pair(("--no-context-shift",)),
-        "not built yet; without it an answer ends where the context is full",
-        False,
-        env="LLAMA_ARG_CONTEXT_SHIFT",
-    ),
     _warn("--cache-reuse", _COUNT, "chunks are not shifted; whole prefixes are reused", 0, env="LLAMA_ARG_CACHE_REUSE"),
     # chat
     _warn("--spm-infill", _SWITCH, "there is no /infill yet"),
-    _refuse(
-        "--reasoning-format",
-        Choice(("none", "auto", "deepseek", "deepseek-legacy")),
-        _THINK,
-        "auto",
-        "none",
-        env="LLAMA_ARG_THINK",
-    ),
-    _refuse("-rea --reasoning", OnOff(), _THINK, "auto", env="LLAMA_ARG_REASONING"),
-    _refuse("--reasoning-effort", _TEXT, _THINK, "default", env="LLAMA_ARG_REASONING_EFFORT"),
-    _refuse("--reasoning-budget", Whole(-1), _THINK, -1, env="LLAMA_ARG_THINK_BUDGET"),
-    _warn("--reasoning-budget-message", _TEXT, "there is no budget yet", env="LLAMA_ARG_THINK_BUDGET_MESSAGE"),
     _refuse("--reasoning-preserve", Pair(("--no-reasoning-preserve",)), _THINK, env="LLAMA_ARG_REASONING_PRESERVE"),
-    _warn(
-        "--skip-chat-parsing",
-        Pair(("--no-skip-chat-parsing",)),
-        "answers are not parsed yet, so there is nothing to skip",
-        False,
-        env="LLAMA_ARG_SKIP_CHAT_PARSING",
-    ),
     # RoPE
     _refuse("--rope-scaling", Choice(("none", "linear", "yarn")), _ROPE, env="LLAMA_ARG_ROPE_SCALING_TYPE"),
     _refuse("--rope-scale", Real(), _ROPE, env="LLAMA_ARG_ROPE_SCALE"),
@@ -275,10 +246,6 @@ TABLE: tuple[Row, ...] = (
     ),
     _refuse("--spec-default", _SWITCH, "ngram-mod is not built yet; --spec-type ngram-simple is"),
     # sampling
-    _refuse("--grammar", _TEXT, _GRAMMAR, ""),
-    _refuse("--grammar-file", _FILE, _GRAMMAR),
-    _refuse("-j --json-schema", _TEXT, _GRAMMAR),
-    _refuse("-jf --json-schema-file", _FILE, _GRAMMAR),
     # embeddings
     _refuse("--pooling", Choice(("none", "mean", "cls", "last", "rank")), _EMBED, env="LLAMA_ARG_POOLING"),
     _warn("--embd-normalize", Whole(-1), "there are no embeddings yet", 2),
@@ -311,8 +278,6 @@ TABLE: tuple[Row, ...] = (
     _refuse("--mcp-servers-json", _TEXT, _TOOLS, env="LLAMA_ARG_MCP_SERVERS_JSON"),
     _refuse("-ag --agent", Pair(("-no-ag", "--no-agent")), _TOOLS, False, env="LLAMA_ARG_AGENT"),
     # endpoints and router
-    _refuse("--slot-save-path", _FILE, "saving slots is not built yet; leave it out"),
-    _warn("--sleep-idle-seconds", Whole(-1), "not built yet; the model stays loaded", -1),
     _refuse("--models-dir", _FILE, _ROUTER, env="LLAMA_ARG_MODELS_DIR"),
     _refuse("--models-preset", _FILE, _ROUTER, env="LLAMA_ARG_MODELS_PRESET"),
     _warn("--models-max", _COUNT, _NO_ROUTER, 4, env="LLAMA_ARG_MODELS_MAX"),

@@ -89,8 +89,13 @@ class Settings:
     n_batch: int = flag(
         2048, "-b --batch-size", Whole(1), "most prompt tokens granted in one tick", env="LLAMA_ARG_BATCH"
     )
-    n_keep: int = flag(
-        0, "--keep", Whole(-1), "prompt tokens that a context shift would keep; reported, shifting is not built"
+    n_keep: int = flag(0, "--keep", Whole(-1), "prompt tokens that a context shift keeps; -1: all")
+    context_shift: bool = flag(
+        False,
+        "--context-shift",
+        Pair(("--no-context-shift",)),
+        "a full slot drops its oldest tokens, reads the others again and goes on",
+        env="LLAMA_ARG_CONTEXT_SHIFT",
     )
     n_parallel: int = flag(
         -1,
@@ -120,6 +125,20 @@ class Settings:
         "reuse the part of a prompt that its slot already holds",
         env="LLAMA_ARG_CACHE_PROMPT",
     )
+    cache_ram: int = flag(
+        8192,
+        "-cram --cache-ram",
+        Whole(-1),
+        "MiB for what slots held before; 0: none, -1: no limit; default: at most half of the free memory",
+        env="LLAMA_ARG_CACHE_RAM",
+    )
+    cache_idle_slots: bool = flag(
+        True,
+        "--cache-idle-slots",
+        Pair(("--no-cache-idle-slots",)),
+        "a prompt may begin with a copy from any idle slot",
+        env="LLAMA_ARG_CACHE_IDLE_SLOTS",
+    )
     slot_prompt_similarity: float = flag(
         0.1, "-sps --slot-prompt-similarity", Real(0, 1), "share of a prompt that a slot must hold to be chosen for it"
     )
@@ -134,6 +153,7 @@ class Settings:
     max_queue_depth: int = flag(
         0, "--max-queue-depth", Whole(0), "Stoker's own: requests that may wait, 503 beyond; 0: no bound"
     )
+    grammar: str = flag("", "--grammar", Text("GBNF"), "grammar of answers whose request brings none", section=SAMPLING)
     samplers: tuple[str, ...] = flag(
         DEFAULT_SAMPLERS, "--samplers", _SAMPLERS, "sampler order, names between semicolons", section=SAMPLING
     )
@@ -272,6 +292,48 @@ class Settings:
         "continue a final assistant message",
         env="LLAMA_ARG_PREFILL_ASSISTANT",
     )
+    reasoning_format: str = flag(
+        "auto",
+        "--reasoning-format",
+        Choice(("none", "auto", "deepseek", "deepseek-legacy")),
+        "none: thoughts stay in the content; deepseek-legacy: only those of streams; auto: in reasoning_content",
+        env="LLAMA_ARG_THINK",
+    )
+    reasoning: str = flag(
+        "auto",
+        "-rea --reasoning",
+        OnOff(),
+        "whether the template makes the model think; auto: as it likes",
+        env="LLAMA_ARG_REASONING",
+    )
+    reasoning_effort: str = flag(
+        "default",
+        "--reasoning-effort",
+        Text("EFFORT"),
+        "reasoning_effort of requests that name none; none: no thoughts; default: the template's",
+        env="LLAMA_ARG_REASONING_EFFORT",
+    )
+    reasoning_budget: int = flag(
+        -1,
+        "--reasoning-budget",
+        Whole(-1),
+        "tokens that a thought may have; -1: no bound",
+        env="LLAMA_ARG_THINK_BUDGET",
+    )
+    reasoning_budget_message: str = flag(
+        "",
+        "--reasoning-budget-message",
+        Text(),
+        "said where a thought has used up its budget, before it ends",
+        env="LLAMA_ARG_THINK_BUDGET_MESSAGE",
+    )
+    skip_chat_parsing: bool = flag(
+        False,
+        "--skip-chat-parsing",
+        Pair(("--no-skip-chat-parsing",)),
+        "thoughts and tool calls stay in the content",
+        env="LLAMA_ARG_SKIP_CHAT_PARSING",
+    )
     special: bool = flag(False, "-sp --special", Switch(), "show control tokens in the text")
     host: str = flag(
         "127.0.0.1",
@@ -343,6 +405,12 @@ class Settings:
     )
     props: bool = flag(False, "--props", Switch(), "POST /props", env="LLAMA_ARG_ENDPOINT_PROPS")
     slots: bool = flag(True, "--slots", Pair(("--no-slots",)), "GET /slots", env="LLAMA_ARG_ENDPOINT_SLOTS")
+    slot_save_path: str = flag(
+        "", "--slot-save-path", Text("FOLDER"), "POST /slots/N saves to and restores from files there; unset: refused"
+    )
+    sleep_idle_seconds: int = flag(
+        -1, "--sleep-idle-seconds", Whole(-1, but=(0,)), "idle seconds until the model is freed; -1: never"
+    )
     ui: bool = flag(True, "--ui --webui", Pair(("--no-ui", "--no-webui")), "a small page at /", env="LLAMA_ARG_UI")
     log_disable: bool = flag(False, "--log-disable", Switch(), "no log at all", section=LOGGING)
     log_file: str = flag("", "--log-file", _PATH, "write the log to a file too", env="LLAMA_ARG_LOG_FILE")
@@ -384,6 +452,8 @@ class Settings:
             raise StartError("--ssl-key-file and --ssl-cert-file need each other: give both or neither")
         if self.hf_file and not self.hf_repo:
             raise StartError("--hf-file names a file of a repository: give --hf-repo too")
+        if self.slot_save_path and not Path(self.slot_save_path).is_dir():
+            raise StartError(f"--slot-save-path: {self.slot_save_path} is not a directory; make it first")
         if self.draft_model and self.draft_hf_repo:
             raise StartError("--draft-model (-md) and --spec-draft-hf name two draft models: give one of them")
         self.drafting()
@@ -407,6 +477,18 @@ class Settings:
     def stop(self) -> tuple[str, ...]:
         """Stop strings for requests that bring none."""
         return tuple(map(self._unescaped, self.reverse_prompt))
+
+    @property
+    def template_variables(self) -> Mapping[str, object]:
+        """Of every chat; a request may set others. `--chat-template-kwargs` says the last word."""
+        variables: dict[str, object] = {}
+        if self.reasoning != "auto":
+            variables["enable_thinking"] = self.reasoning == "on"
+        if self.reasoning_effort == "none":
+            variables["enable_thinking"] = False
+        elif self.reasoning_effort != "default":
+            variables["reasoning_effort"] = self.reasoning_effort
+        return variables | dict(self.chat_template_kwargs or {})
 
     def sampling(self) -> Sampling:
         """The default chain of a request; `seed` is 4294967295, llama-server's word for random, when none is set."""
@@ -490,6 +572,27 @@ class Settings:
 
 
 EXTRA = (
+    Option(
+        spellings=("--grammar-file",),
+        takes=Parsed(readers.file_text, "a file", "FILE"),
+        field="grammar",
+        section=SAMPLING,
+        help="file with the grammar",
+    ),
+    Option(
+        spellings=("-j", "--json-schema"),
+        takes=Parsed(readers.schema, "a JSON schema", "SCHEMA"),
+        field="grammar",
+        section=SAMPLING,
+        help="JSON schema of answers whose request brings no grammar",
+    ),
+    Option(
+        spellings=("-jf", "--json-schema-file"),
+        takes=Parsed(readers.schema_file, "a file with a JSON schema", "FILE"),
+        field="grammar",
+        section=SAMPLING,
+        help="file with the schema",
+    ),
     Option(
         spellings=("--sampler-seq", "--sampling-seq"),
         takes=Parsed(readers.sampler_letters, "letters out of " + "".join(readers.SAMPLER_LETTERS), "LETTERS"),

@@ -246,9 +246,31 @@ async def test_our_own_object_in_props_is_declared_and_other_keys_are_not() -> N
     assert shown(await checked(more(smelter={}), declared=True)) == {("base/props", "$.smelter", "")}
 
 
+async def test_the_text_of_a_schemas_grammar_is_declared_and_that_of_a_grammar_is_not() -> None:
+    def written(case: str, text: str) -> Change:
+        return only(
+            case, lambda answer: deeply(answer, lambda body, _: body["generation_settings"].update(grammar=text))
+        )
+
+    ours = '%llguidance {"no_forcing": true}\nstart: %json {"type": "object"}'
+    path = "$.generation_settings.grammar"
+    case = "completion_json_schema"
+    assert shown(await checked(written(case, ours), declared=True)) == {(f"base/{case}", path, "grammar-by-llguidance")}
+    assert shown(await checked(written(case, "root ::= x"), declared=True)) == {(f"base/{case}", path, "")}
+    assert shown(await checked(written("completion_grammar", ours), declared=True)) == {
+        ("base/completion_grammar", path, "")
+    }
+
+
 async def test_a_divergence_that_no_longer_occurs_is_stale_in_a_complete_run() -> None:
     report = await checked(declared=True)
-    assert set(report.stale) == {"seed-as-drawn", "chat-usage-timings", "metrics-own-names", "props-own-object"}
+    assert set(report.stale) == {
+        "seed-as-drawn",
+        "chat-usage-timings",
+        "metrics-own-names",
+        "props-own-object",
+        "grammar-by-llguidance",
+    }
     assert not report.ok
     assert "stale: no case shows the declared divergence seed-as-drawn" in table.lines(report, with_text=False)
     seen = [(case, None, "") for case in library.cases("base")]
@@ -265,10 +287,11 @@ async def test_a_divergence_is_not_due_where_no_case_concerns_it() -> None:
 def test_cases_whose_features_are_not_built_are_left_out() -> None:
     names = {case.name for case in library.cases("base", FEATURES)}
     assert "completion" in names
-    assert "completion_grammar" not in names
+    assert "v1_embeddings" not in names
     assert library.cases("embeddings", FEATURES) == []
-    built = {**FEATURES, "grammar": replace(FEATURES["grammar"], built=True)}
-    assert "completion_grammar" in {case.name for case in library.cases("base", built)}
+    unbuilt = {**FEATURES, "grammar": replace(FEATURES["grammar"], built=False)}
+    assert "completion_grammar" in names
+    assert "completion_grammar" not in {case.name for case in library.cases("base", unbuilt)}
 
 
 def test_greedy_cases_are_those_whose_text_is_fixed() -> None:

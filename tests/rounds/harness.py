@@ -9,13 +9,14 @@ from mlx import nn
 
 from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftCounters
-from stoker.core.request import Sampling, Speculation
+from stoker.core.request import Grammar, Sampling, Speculation
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.engine import Engine
 from stoker.rounds.speculator import Speculation as How
 from stoker.rounds.speculator import Speculator
+from stoker.text.grammar import Grammars
 
 GREEDY = Sampling(temperature=0)
 WARM = Sampling(seed=7, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -33,14 +34,22 @@ class Wanted:
     leave_at: int = 999
     """The tick before which it is cancelled."""
     speculation: Speculation = field(default_factory=Speculation)
+    grammar: Grammar = field(default_factory=Grammar)
+    post: bool = False
 
 
 class Harness:
     def __init__(
-        self, target: Target, how: How | None = None, ends: frozenset[int] = frozenset(), clock: Clock = now
+        self,
+        target: Target,
+        how: How | None = None,
+        ends: frozenset[int] = frozenset(),
+        grammars: Grammars | None = None,
+        clock: Clock = now,
     ) -> None:
         self.target, self.ends = target, ends
-        self.engine = Engine(target, Sampler(target.vocab, []), ends, Speculator(how, target.context), clock)
+        speculator = Speculator(how, target.context, clock)
+        self.engine = Engine(target, Sampler(target.vocab, []), ends, speculator, grammars)
         self.tokens: dict[int, list[int]] = {}
         self.outcomes: list[Outcome] = []
         self.errors: dict[int, Exception] = {}
@@ -65,7 +74,12 @@ class Harness:
             running.update(joining)
             plan = Plan(
                 release,
-                tuple(Join(id, id, w.prompt, 0, w.sampling, w.probs, speculation=w.speculation) for id, w in joining),
+                tuple(
+                    Join(
+                        id, id, w.prompt, 0, w.sampling, w.probs, w.post, speculation=w.speculation, grammar=w.grammar
+                    )
+                    for id, w in joining
+                ),
                 tuple(PrefillWork(id, len(want.prompt) - 1) for id, want in joining if len(want.prompt) > 1),
                 tuple(StepWork(id, want.count - len(self.tokens[id])) for id, want in running.items()),
             )
@@ -89,10 +103,15 @@ class Harness:
                 self.counters[outcome.id].add(outcome.round, len(outcome.tokens))
 
 
-def alone(make: Callable[[], nn.Module], want: Wanted, ends: frozenset[int] = frozenset()) -> list[int]:
+def alone(
+    make: Callable[[], nn.Module],
+    want: Wanted,
+    ends: frozenset[int] = frozenset(),
+    grammars: Grammars | None = None,
+) -> list[int]:
     """What a request emits by itself, undrafted."""
     plain = replace(want, join_at=0, leave_at=999, speculation=Speculation())
-    return Harness(Target(make(), 1, 512), ends=ends).run([plain])[0]
+    return Harness(Target(make(), 1, 512), ends=ends, grammars=grammars).run([plain])[0]
 
 
 def best(logits: mx.array) -> int:

@@ -11,6 +11,7 @@ from models import tiny
 from rounds.harness import GREEDY, PROMPTS, WARM, Harness, Wanted, alone
 from stoker.core.request import Sampling
 from stoker.core.work import Join, Plan, PrefillWork, Release, StepWork
+from stoker.models.masks import Constraint
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target, Verification
 from stoker.rounds.engine import Engine
@@ -135,10 +136,10 @@ def test_a_fault_in_a_shared_forward_ends_only_the_guilty_row(family: str, colum
 
 def test_a_join_that_fails_ends_that_request_only() -> None:
     class PickySampler(Sampler):
-        def open(self, sampling: Sampling, prompt: Sequence[int]):
+        def open(self, sampling: Sampling, prompt: Sequence[int], constraint: Constraint | None = None):
             if sampling.seed == 13:
                 raise ValueError("unlucky")
-            return super().open(sampling, prompt)
+            return super().open(sampling, prompt, constraint)
 
     harness = Harness(Target(tiny.llama(), 4, 128))
     harness.engine = Engine(harness.target, PickySampler(harness.target.vocab, []))

@@ -8,15 +8,17 @@ from typing import Any
 
 import httpx
 
+from letters import Letters
 from stoker.app import create
 from stoker.core.errors import ServerError
 from stoker.core.events import Event, Finished, Piece, Progress, StopType, Tokens
 from stoker.core.info import ModelInfo
 from stoker.core.request import Request
 from stoker.core.timings import Timings
-from stoker.core.work import TokenProbs
+from stoker.core.work import Filed, SlotAction, TokenProbs
 from stoker.routes.service import Edge, Service, State, Switches
 from stoker.scheduler.views import SlotView, Totals
+from stoker.text.grammar import Grammars
 from stoker.text.template import ChatTemplate
 
 Script = Callable[[Request], Iterable[Event | float | asyncio.Event]]
@@ -78,9 +80,14 @@ class FakeScheduler:
         self.script: Script = script or says("Hi", " there")
         self.requests: list[Request] = []
         self.cancelled: list[int] = []
+        self.ended: list[int] = []
+        self.thinks = True
         self.views = [SlotView(0), SlotView(1)]
         self.sums = Totals()
         self.healthy = True
+        self.sleeping = False
+        self.acts: list[tuple[int, SlotAction, str]] = []
+        self.filed: Filed | ServerError = Filed((1, 2, 3), 4000, 0.0015)
         self.refusal: ServerError | None = None
         self.refuse_from = 1
         self._id = -1
@@ -97,6 +104,16 @@ class FakeScheduler:
 
     def cancel(self, id: int) -> None:
         self.cancelled.append(id)
+
+    def end_thought(self, id: int) -> bool:
+        self.ended.append(id)
+        return self.thinks
+
+    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
+        self.acts.append((slot, action, path))
+        if isinstance(self.filed, ServerError):
+            raise self.filed
+        return self.filed
 
     def slots(self) -> list[SlotView]:
         return self.views
@@ -164,6 +181,10 @@ def says(*texts: str, **changes: Any) -> Script:
 INFO = ModelInfo("MODEL.gguf", "llama", "Q4_1", 300, 8192, 576, 134515008, 96576768)
 
 
+GRAMMARS = Grammars(Letters())
+"""Whether a text is a grammar hardly depends on the vocabulary."""
+
+
 @dataclass
 class Bench:
     """An app with everything around it replaced by fakes."""
@@ -187,6 +208,7 @@ class Bench:
                 context=1024,
                 build="b10621-stoker",
                 started=1_700_000_000,
+                grammars=GRAMMARS,
                 switches=Switches(slots=True, props=True, metrics=True),
             ),
             **self.changes,
@@ -220,6 +242,19 @@ def _frame(block: str) -> Any:
     if not block.startswith("data: {"):
         return block.removeprefix("data: ")
     return json.loads(block.removeprefix("data: "))
+
+
+def events(response: httpx.Response) -> list[Any]:
+    """The data of each named frame; its name is its type, or `error`."""
+    assert response.headers["content-type"] == "text/event-stream"
+    *blocks, rest = response.text.split("\n\n")
+    assert rest == ""
+    found: list[Any] = []
+    for block in blocks:
+        name, data = block.split("\n")
+        found.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {found[-1]['type']}" or name == "event: error"
+    return found
 
 
 def message(response: httpx.Response) -> str:

@@ -63,17 +63,11 @@ async def prompt(made: Bench, *messages: Any, **fields: Any) -> str:
         (body(tool_choice="sometimes"), 400, "Invalid tool_choice: sometimes"),
         (body(tools=[TOOL], grammar="x"), 400, "Cannot use custom grammar constraints with tools."),
         (body(json_schema={}, grammar="x"), 500, "Cannot use both json_schema and grammar"),
-        (body(json_schema={}), 501, "Field 'json_schema': not built yet"),
-        (body(grammar="x"), 501, "Field 'grammar': not built yet"),
+        (body(grammar="x"), 400, "Failed to initialize samplers: failed to parse grammar"),
         (
-            body(response_format={"type": "json_schema", "json_schema": {}}),
-            501,
-            "Field 'response_format': json_schema with a schema is not built yet",
-        ),
-        (
-            body(response_format={"type": "json_object", "schema": {"type": "object"}}),
-            501,
-            "Field 'response_format': json_object with a schema is not built yet",
+            body(response_format={"type": "json_object", "schema": {"enum": []}}),
+            400,
+            "JSON schema conversion failed:\nUnsatisfiable schema: anyOf is empty",
         ),
         (
             body(response_format={"type": "sound"}),
@@ -81,7 +75,11 @@ async def prompt(made: Bench, *messages: Any, **fields: Any) -> str:
             'response_format type must be one of "text" or "json_object", but got: sound',
         ),
         (body(reasoning_format="x"), 500, "Unknown reasoning format: x"),
-        (body(thinking_budget_tokens=5), 501, "Field 'reasoning_budget_tokens': not built yet"),
+        (
+            body(thinking_budget_tokens=-2),
+            400,
+            "Field 'reasoning_budget_tokens': Value must be between -1 <= value <= 2147483647, but got -2",
+        ),
         (body(top_logprobs=2), 400, "top_logprobs requires logprobs to be set to true"),
         (
             body(tools=[TOOL], logprobs=True, stream=True),
@@ -108,7 +106,11 @@ async def prompt(made: Bench, *messages: Any, **fields: Any) -> str:
             400,
             "continue_final_message needs an assistant message at the end of the list.",
         ),
-        (body(continue_final_message="reasoning_content"), 501, "Field 'continue_final_message': not built yet"),
+        (
+            body(USER, {"role": "assistant", "content": ""}, continue_final_message="reasoning_content"),
+            400,
+            "continue_final_message: the chat template has no reasoning that could go on.",
+        ),
     ],
 )
 async def test_refusals(sent: Any, status: int, said: str) -> None:
@@ -181,11 +183,11 @@ async def test_tools_reach_a_template_that_shows_them_unless_the_choice_is_none(
     assert '"name": "f"' not in await prompt(bench(), tools=[TOOL])
 
 
-async def test_a_required_tool_is_refused_where_it_would_mean_something() -> None:
+async def test_a_required_tool_is_imposed_where_the_template_knows_tools() -> None:
     sent = body(tools=[TOOL], tool_choice="required")
-    assert (await bench().post(CHAT, sent)).status_code == 200
-    answer = await bench(template=TOOL_TEMPLATE).post(CHAT, sent)
-    assert (answer.status_code, message(answer)) == (501, "Field 'tool_choice': not built yet")
+    for made, imposed in ((bench(), False), (bench(template=TOOL_TEMPLATE), True)):
+        assert (await made.post(CHAT, sent)).status_code == 200
+        assert bool(made.scheduler.requests[0].grammar) is imposed
 
 
 async def test_the_template_may_refuse_in_its_own_words() -> None:

@@ -75,7 +75,8 @@ def learn(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer, fres
         _spell(body["tokens"], shown["content"], tokenizer)
     elif (count := _prompt_tokens(shown)) is not None:
         prompt = body.get("prompt")
-        text = template.render(body["messages"]) if prompt is None else prompt
+        messages = body.get("messages", [{"role": "user", "content": body.get("input")}])
+        text = template.render(messages) if prompt is None else prompt
         if isinstance(text, str) and text not in tokenizer.texts:
             tokenizer.learn(text, range(fresh, fresh + count))
 
@@ -112,7 +113,10 @@ def _prompt_tokens(shown: Any) -> int | None:
         last = objects[-1] if objects else {}
     if "input_tokens" in last:
         return last["input_tokens"]
-    return last.get("tokens_evaluated", last.get("usage", {}).get("prompt_tokens"))
+    usage = last.get("usage", {})
+    if "input_tokens" in usage:
+        return usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
+    return last.get("tokens_evaluated", usage.get("prompt_tokens"))
 
 
 def script(case: Case) -> Any:
@@ -154,6 +158,8 @@ def _probs(entry: dict[str, Any]) -> TokenProbs:
 
 def _whole(body: Any, index: int, request: Request) -> Finished:
     body = body[index] if isinstance(body, list) else body
+    if "output_tokens" in body.get("usage", {}):
+        return _foreign(body, request)
     if "choices" not in body:
         timed = body.get("timings", {})
         count = body.get("tokens_predicted", timed.get("predicted_n", 2))
@@ -182,6 +188,27 @@ def _whole(body: Any, index: int, request: Request) -> Finished:
         has_new_line=body.get("has_new_line", False),
         timings=measured,
         draft=_draft(timed),
+    )
+
+
+def _foreign(body: Any, request: Request) -> Finished:
+    """Of a response or a message of Anthropic's."""
+    usage, blocks = body["usage"], body.get("content") or body["output"][0]["content"]
+    cached = usage.get("cache_read_input_tokens", usage.get("input_tokens_details", {}).get("cached_tokens"))
+    stop = StopType.EOS if body.get("stop_reason") == "end_turn" else StopType.LIMIT
+    count = usage["output_tokens"]
+    return Finished(
+        stop=stop,
+        stopping_word="",
+        text=blocks[0]["text"],
+        tokens=(7,) * count,
+        pieces=(),
+        slot=1,
+        prompt_tokens=len(request.prompt),
+        cached_tokens=cached,
+        truncated=False,
+        has_new_line=False,
+        timings=Timings(cached, len(request.prompt) - cached, 1.0, count, 1.0),
     )
 
 
@@ -267,6 +294,7 @@ def bench_for(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer) 
         "context": context,
         "speculative_types": drafting.types,
         "about": drafting.about(),
+        "slot_save_path": "TMP" if "--slot-save-path" in args else "",
     }
     return Bench(scheduler, Edge(keys=keys), template, tokenizer, changes)
 
@@ -278,7 +306,7 @@ def _drafting(args: tuple[str, ...]) -> Drafting:
 
 
 _INFO = type(INFO)("MODEL.gguf", "llama", "Q4_1", 49152, 8192, 576, 134515008, 96576768)
-PROFILES = ("base", "api_key", "off", "draft", "ngram")
+PROFILES = ("base", "api_key", "off", "draft", "ngram", "slot_save")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -86,5 +86,10 @@ class Unavailable(ServerError):
         self.retry_after = retry_after
 
 
+def as_server_error(error: Exception) -> ServerError:
+    """Whatever the engine raised, as something that an answer can say."""
+    return error if isinstance(error, ServerError) else ServerFault(f"the engine failed: {error}")
+
+
 class StartError(Exception):
     """The server or a command cannot start; its text is one line that names the cause and the remedy."""

@@ -74,11 +74,13 @@ class Finished:
     """Why it was not drafted; None if it was."""
     rule: str = ""
     """The acceptance rule of its rounds, empty if none ran."""
+    dropped: int = 0
+    """Tokens that context shifts took out of the slot."""
 
     @property
     def tokens_in_slot(self) -> int:
         """llama-server's `tokens_cached`: what the slot holds at the end."""
-        return max(self.prompt_tokens + len(self.tokens) - 1, 0)
+        return max(self.prompt_tokens + len(self.tokens) - self.dropped - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 DEFAULT_SAMPLERS = (
     "penalties",
@@ -125,6 +126,56 @@ class Speculation:
         return self.kind == "none" or self.most == 0
 
 
+class TriggerKind(IntEnum):
+    """What wakes a lazy grammar; the numbers are llama-server's."""
+
+    TOKEN = 0
+    WORD = 1
+    PATTERN = 2
+    """A regular expression that is found in the answer so far."""
+    PATTERN_FULL = 3
+    """One that matches the whole answer so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The constraint begins with the trigger's own text, with a pattern at its first group that took part."""
+
+    kind: TriggerKind
+    text: str
+    token: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the answer must look like; false: like anything."""
+
+    text: str = ""
+    """GBNF, or what `text.schema` makes of a JSON schema."""
+    lazy: bool = False
+    """True: everything is allowed until a trigger is seen."""
+    triggers: tuple[Trigger, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtLimit:
+    """A bound on reasoning: after `budget` tokens of a thought, `ending` is put into the model's mouth."""
+
+    opens: str
+    """The text that begins a thought."""
+    closes: tuple[str, ...]
+    """Texts that end one."""
+    ending: tuple[int, ...]
+    """Token ids of the words that end it by force, the closing tag among them."""
+    budget: int = -1
+    """Tokens; -1 = no bound, but the thought can be ended from outside."""
+    inside: bool = False
+    """True: the prompt stops inside a thought."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One sequence to generate. `arrived` is a stamp of `core.clock`."""
@@ -143,5 +194,15 @@ class Request:
     speculation: Speculation = field(default_factory=Speculation)
     keep_special: bool = False
     """True: control tokens show in the text (`--special`)."""
+    preserved: frozenset[int] = frozenset()
+    """Control tokens that show all the same, because the answer cannot be read without them."""
+    thought: ThoughtLimit | None = None
+    grammar: Grammar = field(default_factory=Grammar)
+    twin: int = -1
+    """An earlier request with the same prompt: its slot is copied when it has read it. -1: none."""
+    keep: int = 0
+    """Tokens at the beginning that a context shift spares."""
+    discard: int = 0
+    """Tokens that a context shift drops; 0 = half of those it may."""
     report: Mapping[str, object] = field(default_factory=dict[str, object])
     """The request's `generation_settings`, for `/slots`."""

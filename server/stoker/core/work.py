@@ -1,10 +1,11 @@
 """What crosses the thread boundary: ids and numbers down (`Plan`), ids and numbers up (`Outcome`)."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from stoker.core.counters import DraftOff, Kind, RoundCount
-from stoker.core.request import Sampling, Speculation
+from stoker.core.request import Grammar, Sampling, Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,13 @@ class Join:
     probs: int = 0
     post_sampling_probs: bool = False
     speculation: Speculation = field(default_factory=Speculation)
+    grammar: Grammar = field(default_factory=Grammar)
+    answered: int = 0
+    """So many tokens at the prompt's end belong to the answer already."""
+    source: int = -1
+    """The slot that the `cached` columns are copied from; -1: its own slot has them, or `kept` has."""
+    kept: int = -1
+    """The key of the kept content that they are taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,62 @@ class StepWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """A slot's content is copied aside under `key`, before something else takes its place."""
+
+    slot: int
+    key: int
+
+
+class SlotAction(StrEnum):
+    """What a client may do with an idle slot, by the name in the URL."""
+
+    SAVE = "save"
+    RESTORE = "restore"
+    ERASE = "erase"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWork:
+    """Act on an idle slot. `tokens` are what it holds, `path` is the file of a save or a restore."""
+
+    id: int
+    slot: int
+    action: SlotAction
+    path: str = ""
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """What such work did: the tokens that were saved, restored or erased, the file's bytes, the time it took."""
+
+    tokens: tuple[int, ...]
+    size: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One tick's orders. They are carried out in the order of the fields."""
+    """One tick's orders. They are carried out in this order: release, slots, drop, keep, join, prefill, step."""
 
     release: tuple[Release, ...] = ()
     join: tuple[Join, ...] = ()
     prefill: tuple[PrefillWork, ...] = ()
     step: tuple[StepWork, ...] = ()
+    slots: tuple[SlotWork, ...] = ()
+    drop: tuple[int, ...] = ()
+    """Keys of kept contents that are given up."""
+    keep: tuple[Keep, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.release or self.join or self.prefill or self.step)
+        return not (self.release or self.join or self.prefill or self.step or self.slots or self.drop or self.keep)
+
+    @property
+    def moves(self) -> bool:
+        """True if slots change their content other than by a step."""
+        return bool(self.join or self.prefill or self.slots or self.keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +144,8 @@ class Outcome:
     rule: str = ""
     """The acceptance rule of `round`, by its stable name."""
     error: Exception | None = None
+    filed: Filed | None = None
+    """Of a `SlotWork`, whose id this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +157,21 @@ class Traits:
     """Columns a slot holds: prompt and answer together."""
     recurrent: bool = False
     """True: a slot's content can be continued or dropped, but not cut."""
+    bytes_per_column: int = 0
+    """Keys and values of one column of one slot."""
+    bytes_per_slot: int = 0
+    """Recurrent state of one slot."""
 
 
 class Ticker(Protocol):
     """The engine as the scheduler sees it. Called on the device thread only."""
 
     def tick(self, plan: Plan) -> list[Outcome]: ...
+
+
+class Sleeper(Protocol):
+    """Gives the model up and brings it back. Called on the device thread only."""
+
+    def sleep(self) -> None: ...
+
+    def wake(self) -> None: ...

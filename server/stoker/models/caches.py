@@ -36,6 +36,21 @@ class Forward:
         return [cache for cache in self.caches if isinstance(cache, ArraysCache)]
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What one layer keeps of one slot: types and shapes."""
+
+    columns: bool
+    """True: keys and values, whose second axis is the columns."""
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def of(self, length: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The same of a slot of so many columns."""
+        if not self.columns:
+            return self.parts
+        return tuple((dtype, (shape[0], length, *shape[2:])) for dtype, shape in self.parts)
+
+
 class Caches:
     """The caches of a fixed number of slots. `limit` is the most columns that the buffers may hold for each.
 
@@ -136,6 +151,39 @@ class Caches:
         self._move({self._layout.row(source): self._layout.row(target)})
         for states in self._states:
             states.copy(source, target)
+
+    def read(self, slot: int) -> list[list[mx.array]]:
+        """One slot's content by layer, lazy: keys and values, or the states of a recurrent layer."""
+        row, length = self._layout.row(slot), self._layout.lengths[slot]
+        if not length:
+            return []
+        return [
+            cache.read(row, length)
+            if isinstance(cache, SlotKV)
+            else [s for s in cache.gather((slot,)) if s is not None]
+            for cache in self._stand_ins
+        ]
+
+    def forms(self, slot: int) -> list[Form]:
+        """What the layers of `read` look like, for any number of columns."""
+        return [
+            Form(isinstance(cache, SlotKV), tuple((str(part.dtype), part.shape) for part in parts))
+            for cache, parts in zip(self._stand_ins, self.read(slot), strict=True)
+        ]
+
+    def put(self, slot: int, length: int, layers: list[list[mx.array]]) -> None:
+        """What `read` gave, into a slot whose own content is lost. Lazy."""
+        self.resize(slot, 0)
+        if not length:
+            return
+        self.resize(slot, length)
+        row = self._layout.row(slot)
+        self._layout.reserve(1 + row)
+        for cache, parts in zip(self._stand_ins, layers, strict=True):
+            if isinstance(cache, SlotKV):
+                cache.put(row, parts, self._layout.size)
+            else:
+                cache.store((slot,), parts)
 
     def _move(self, moves: dict[int, int]) -> None:
         columns = max((self._layout.length(row) for pair in moves.items() for row in pair), default=0)

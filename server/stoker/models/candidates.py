@@ -21,6 +21,8 @@ class Column(NamedTuple):
     seed: int
     position: int
     history: Sequence[int] = ()
+    constrained: bool = False
+    """True: a grammar has taken tokens away, and it wins over a bias that would ban the rest."""
 
 
 class Top(NamedTuple):

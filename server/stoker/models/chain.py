@@ -21,6 +21,7 @@ class Chain:
         self.selector = selector(s)
         self.stages = tuple(_stages(s, known))
         self.bias = _bias(s, vocab)
+        self.bans = any(bias == -float("inf") for _, bias in s.logit_bias)
         self.window = _window(s)
         """How many earlier tokens the stages look at; -1 = all."""
 
@@ -32,10 +33,19 @@ class Chain:
     def apply(self, logits: mx.array, columns: Sequence[Column]) -> Candidates:
         """Candidates of logits [N, V], any float type, one of `columns` for each row."""
         logits = logits.astype(mx.float32)
-        c = everything(logits if self.bias is None else logits + self.bias)
+        c = everything(logits if self.bias is None else self._biased(logits, self.bias, columns))
         for stage in self.stages:
             c = stage(c, columns)
         return c
+
+    def _biased(self, logits: mx.array, bias: mx.array, columns: Sequence[Column]) -> mx.array:
+        """Where a grammar leaves only tokens that the bias bans, the bias gives way: every answer fits its grammar."""
+        biased = logits + bias
+        if not self.bans or not any(column.constrained for column in columns):
+            return biased
+        constrained = mx.array([column.constrained for column in columns])[:, None]
+        nothing = mx.isinf(mx.max(biased, axis=-1, keepdims=True))
+        return mx.where(nothing & constrained, logits, biased)
 
 
 def _stages(s: Sampling, known: Breakers) -> list[Stage]:

@@ -18,6 +18,7 @@ from stoker.models import noise
 from stoker.models.candidates import Candidates, Column, spread, token_at
 from stoker.models.chain import Chain
 from stoker.models.dry import Breakers, breakers
+from stoker.models.masks import Constraint
 from stoker.models.noise import Purpose
 from stoker.models.penalties import last
 from stoker.models.selectors import Selector
@@ -33,12 +34,17 @@ class Row:
     """The last tokens of prompt and answer, as many as the chain looks at."""
     state: tuple[float, ...] = ()
     """The stateful rule's numbers: mirostat's mu, adaptive-p's sums."""
+    constraint: Constraint | None = None
+    """Its grammar; whoever builds a round masks the logits by it."""
 
     def column(self, position: int, draft: Sequence[int]) -> Column:
         """The column that predicts `position`, if the tokens `draft` come first."""
-        return Column(self.seed, position, [*self.history, *draft] if self.chain.window else ())
+        history = [*self.history, *draft] if self.chain.window else ()
+        return Column(self.seed, position, history, self.constraint is not None)
 
     def remember(self, tokens: Sequence[int]) -> None:
+        if self.constraint is not None:
+            self.constraint.advance(tokens)
         if self.chain.window:
             self.history = list(last([*self.history, *tokens], self.chain.window))
 
@@ -88,11 +94,11 @@ class Sampler:
 
         self._breakers = known
 
-    def open(self, sampling: Sampling, prompt: Sequence[int]) -> Row:
+    def open(self, sampling: Sampling, prompt: Sequence[int], constraint: Constraint | None = None) -> Row:
         """The state of a new request whose prompt is `prompt`."""
         chain = self._chain(replace(sampling, seed=0))
         start = chain.selector.start() if chain.selector else ()
-        return Row(sampling.seed, chain, list(last(prompt, chain.window)), start)
+        return Row(sampling.seed, chain, list(last(prompt, chain.window)), start, constraint)
 
     def choose(
         self,

@@ -82,6 +82,16 @@ class SlotKV:
         self.keys = _moved(self.keys, moves, columns, size)
         self.values = _moved(self.values, moves, columns, size)
 
+    def read(self, row: int, columns: int) -> list[mx.array]:
+        """The first columns of a row, `[heads, columns, dim]` each, lazy."""
+        return [buffer[row, :, :columns] for buffer in self.buffers]
+
+    def put(self, row: int, parts: list[mx.array], size: Size) -> None:
+        """Write what `read` gave as the first columns of a row."""
+        if parts:
+            keys, values = parts
+            self.keys, self.values = _put(self.keys, row, keys, size), _put(self.values, row, values, size)
+
 
 def _write(buffer: mx.array | None, new: mx.array, span: Span) -> mx.array:
     if buffer is None:
@@ -104,6 +114,14 @@ def _grown(buffer: mx.array, size: Size) -> mx.array:
     """The buffer with room for that many rows and columns: a copy when it must grow, else itself."""
     rows, columns = size.rows - buffer.shape[0], size.columns - buffer.shape[2]
     return mx.pad(buffer, [(0, rows), (0, 0), (0, columns), (0, 0)]) if rows or columns else buffer
+
+
+def _put(buffer: mx.array | None, row: int, part: mx.array, size: Size) -> mx.array:
+    if buffer is None:
+        buffer = mx.zeros((size.rows, part.shape[0], size.columns, part.shape[2]), part.dtype)
+    buffer = _grown(buffer, size)
+    buffer[row, :, : part.shape[1]] = part
+    return buffer
 
 
 def _moved(buffer: mx.array | None, moves: dict[int, int], columns: int, size: Size) -> mx.array | None:

@@ -16,6 +16,7 @@ from stoker.core.errors import StartError
 from stoker.models.caches import Caches, Contents, Forward
 from stoker.models.layout import positions
 from stoker.models.recurrent import arrays
+from stoker.models.snapshot import Snapshot
 from stoker.models.taps import Record, Taps
 
 _MODEL_FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
@@ -96,6 +97,24 @@ class Target:
         if source != target:
             self._caches.copy(source, target)
 
+    def snapshot(self, slot: int) -> Snapshot:
+        """A slot's content, copied to the host. Waits for the device."""
+        return Snapshot.of(self._caches.read(slot), self.lengths[slot])
+
+    def put(self, slot: int, snapshot: Snapshot) -> None:
+        """A snapshot into a slot, whose own content is lost. ValueError, and nothing changed, if it does not fit.
+
+        Waits for the device. As with `verify`, what was not kept so far cannot be kept any more.
+        """
+        if snapshot.length > self.context:
+            raise ValueError(f"{snapshot.length} columns exceed the context of {self.context}")
+        expected = [form.of(snapshot.length) for form in self._forms] if snapshot.length else []
+        if snapshot.forms != expected:
+            raise ValueError("the columns are of another model, or of another type")
+        self._turn += 1
+        self._caches.put(slot, snapshot.length, snapshot.arrays())
+        mx.eval(self._caches.buffers, self._caches.states)
+
     def commit(self, forward: Forward, counts: Sequence[int]) -> list[mx.array]:
         """What `Verification.keep` does, with the rows in the forward's order. Returns the new recurrent states."""
         for slot, before, count in zip(forward.slots, forward.span.active, counts, strict=True):
@@ -138,6 +157,7 @@ class Target:
         """Width of the logits."""
         self.bytes_per_column = sum(buffer.nbytes for buffer in trial.buffers) // (3 * 4)
         """Keys and values of one column of one slot, all layers together."""
+        self._forms = trial.forms(0)
         self.bytes_per_slot = sum(state.nbytes for state in trial.states) // 3
         """Recurrent states of one slot, all layers together; they do not grow with the context."""
 

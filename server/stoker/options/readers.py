@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from stoker.core.request import DEFAULT_SAMPLERS
+from stoker.text.schema import of_schema
 
 SAMPLER_LETTERS = {
     "e": "penalties",
@@ -79,6 +80,15 @@ def json_object(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError(text)
     return cast("dict[str, object]", value)
+
+
+def schema(text: str) -> str:
+    """The grammar of a JSON schema."""
+    return of_schema(json_object(text))
+
+
+def schema_file(path: str) -> str:
+    return schema(file_text(path))
 
 
 def file_text(path: str) -> str:

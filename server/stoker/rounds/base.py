@@ -41,6 +41,9 @@ class Opening:
     sampling: Sampling
     most: int
     """Proposals a round may hold."""
+    foreign: bool = False
+    """True: the target's columns came from elsewhere (another slot, a file), so what a drafter's own caches
+    hold under the number of this slot is of another sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Order of a tick
 1. The round in flight is read, judged and settled; what it emitted goes out.
-2. Rows leave, rows join (bookkeeping; a join copies nothing).
+2. Rows leave; idle slots are saved, restored, erased or kept; rows join. A join copies nothing, unless
+   its columns stand in another slot or among the kept contents.
 3. One padded prompt forward.
 4. The next round is built and started, so that the device computes while the host works. If
    nothing was in flight, it is read at once and another one started behind it.
@@ -16,19 +17,25 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from stoker.core.clock import Clock, now
+from stoker.core.clock import now
 from stoker.core.counters import DraftOff
+from stoker.core.errors import ServerFault
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.guard import Fault, guard
 from stoker.rounds.prefill import prefill
 from stoker.rounds.row import Row
+from stoker.rounds.shelf import Shelf
 from stoker.rounds.speculator import Speculator
 from stoker.rounds.step import Emitted, Round, Turn
+from stoker.text.constraint import Constraint
+from stoker.text.grammar import Grammars
 
 log = logging.getLogger(__name__)
 
+CATCH_UP = 512
+"""Columns of one forward that reads again what could not be kept."""
 CALM = 2
 """With drafters about, a round is built early only after more plain rounds than this in a row."""
 
@@ -42,13 +49,14 @@ class Engine:
         sampler: Sampler,
         ends: Collection[int] = frozenset(),
         speculator: Speculator | None = None,
-        clock: Clock = now,
+        grammars: Grammars | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         """`ends`: token ids that end an answer; a round is cut after the first of them."""
-        self._clock = clock
-        self._started = clock()
         self._target, self._sampler, self._ends = target, sampler, ends
         self._speculator = speculator or Speculator()
+        self._grammars = grammars
+        self._shelf = shelf or Shelf(target)
         self._rows: dict[int, Row] = {}
         self._flight: Round | Broken | None = None
         self._following: Round | None = None
@@ -62,6 +70,10 @@ class Engine:
         outcomes = list(landed)
         for release in plan.release:
             self._release(release)
+        outcomes += [self._shelf.act(work) for work in plan.slots]
+        self._shelf.drop(plan.drop)
+        for item in plan.keep:
+            self._shelf.keep(item)
         outcomes += [outcome for join in plan.join for outcome in self._join(join)]
         outcomes += self._prefill([work for work in plan.prefill if work.id in self._rows])
         self._launch(plan.step, landed)
@@ -81,16 +93,33 @@ class Engine:
 
     def _join(self, join: Join) -> list[Outcome]:
         def open_row() -> Row:
+            foreign = self._shelf.bring(join)
             self._cut(join.slot, join.cached)
-            drafting = self._speculator.open(join)
+            drafting = self._speculator.open(join, foreign=foreign)
             sampling = self._speculator.sampling(join, drafting)
-            return Row.open(join, self._sampler.open(sampling, join.prompt), drafting)
+            row = Row.open(join, self._sampler.open(sampling, join.prompt, self._constraint(join)), drafting)
+            self._catch_up(row)
+            return row
 
         row = guard(open_row)
         if isinstance(row, Fault):
             return [self._fail(join.id, join.slot, row)]
         self._rows[join.id] = row
         return []
+
+    def _constraint(self, join: Join) -> Constraint | None:
+        if not join.grammar:
+            return None
+        if self._grammars is None:
+            raise ServerFault("this engine has no vocabulary for grammars")
+        return self._grammars.constraint(join.grammar, join.prompt[len(join.prompt) - join.answered :])
+
+    def _catch_up(self, row: Row) -> None:
+        """Reads what the slot should hold of the row's prompt and does not."""
+        cached, row.processed = row.processed, self._target.lengths[row.slot]
+        while row.processed < cached:
+            stop = min(cached, row.processed + CATCH_UP)
+            prefill(self._target, [row], [PrefillWork(row.id, stop)], self._speculator)
 
     def _cut(self, slot: int, length: int) -> None:
         """Leaves the first `length` columns in the slot; none where the model cannot go back to there."""
@@ -106,7 +135,7 @@ class Engine:
         self._target.truncate(slot, 0)
         if row is not None:
             self._speculator.close(row, 0)
-        return Outcome(id, self._clock(), error=fault.error)
+        return Outcome(id, now(), error=fault.error)
 
     # prompts
 
@@ -120,7 +149,7 @@ class Engine:
                 return [self._fail(rows[0].id, rows[0].slot, done)]
             log.warning("a prompt forward of %d rows failed (%s); each is tried alone", len(rows), done.error)
             return [outcome for item in work for outcome in self._prefill([item])]
-        at = self._clock()
+        at = now()
         return [Outcome(row.id, at, processed=row.processed) for row in rows]
 
     # rounds
@@ -150,7 +179,7 @@ class Engine:
 
     def _fly(self, built: "Round | Broken") -> None:
         self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
-        self._started = self._clock()
+        self._speculator.launched()
         started = guard(built.start)
         self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
 
@@ -166,10 +195,12 @@ class Engine:
         if isinstance(emitted, Fault):
             self._drop_following()
             return self._alone(alive, emitted)
+        sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width, self._clock() - self._started)
-        return self._absorb(flight, alive, emitted)
+        self._speculator.landed(rows, drafted, flight.width)
+        failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
+        return [*self._absorb(flight, sound, emitted), *failed]
 
     def _read(self, flight: Round, alive: Sequence[Row], plan: Plan) -> dict[int, Emitted]:
         """Reads and settles a round; a plain one is settled first, and its successor built meanwhile."""
@@ -178,13 +209,14 @@ class Engine:
             self._following = self._behind(flight, alive, plan)
             return flight.read(self._ends)
         emitted = flight.read(self._ends)
-        flight.settle({row.id: len(emitted[row.id].tokens) for row in alive})
+        sound = [row for row in alive if row.id not in flight.faults]
+        flight.settle({row.id: len(emitted[row.id].tokens) for row in sound})
         return emitted
 
     def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:
         """The round after a plain one, built from its unread tokens; None where that cannot be right."""
         drafting = any(row.drafting.session is not None for row in alive)
-        if plan.join or plan.prefill or any(row.feedback for row in alive) or (drafting and self._plain_rounds <= CALM):
+        if plan.moves or any(row.feedback for row in alive) or (drafting and self._plain_rounds <= CALM):
             return None
         left = {item.id: item.remaining for item in plan.step}
         rows = [row for row in alive if left[row.id] > 1]
@@ -202,7 +234,7 @@ class Engine:
             self._following = None
 
     def _absorb(self, flight: Round, rows: Sequence[Row], emitted: dict[int, Emitted]) -> list[Outcome]:
-        at, outcomes = self._clock(), list[Outcome]()
+        at, outcomes = now(), list[Outcome]()
         for row in rows:
             it = emitted[row.id]
             row.anchor = it.tokens[-1]
@@ -241,6 +273,8 @@ class Engine:
             self._target.truncate(row.slot, row.position)
         self._speculator.abandon(row, DraftOff.FAULT)
         alone = Round(self._target, self._sampler, [Turn(row, row.position, row.anchor)])
+        if alone.faults:
+            raise alone.faults[row.id].error
         emitted = alone.read(self._ends)
         alone.settle({row.id: 1})
         return self._absorb(alone, [row], emitted)

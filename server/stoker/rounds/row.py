@@ -69,7 +69,7 @@ class Row:
             draws=draws,
             sampling=join.sampling,
             seed=join.sampling.seed,
-            feedback=join.sampling.feedback,
+            feedback=join.sampling.feedback or draws.constraint is not None,
             probs=join.probs,
             post_sampling=join.post_sampling_probs,
             anchor=join.prompt[-1],

@@ -7,9 +7,10 @@ through `_trust`, and a row whose drafter fails goes on plainly.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from stoker.acceptance.select import Rule, Selected, Setting, select
+from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
 from stoker.core.work import Join
@@ -49,12 +50,16 @@ class Speculation:
 
 
 class Speculator:
-    def __init__(self, speculation: Speculation | None = None, context: int = 0) -> None:
-        """`context`: columns that a slot may keep."""
+    def __init__(self, speculation: Speculation | None = None, context: int = 0, clock: Clock = now) -> None:
+        """`context`: columns that a slot may keep. `clock` times the rounds, for the budget."""
+        self._clock = clock
+        self._started = clock()
         self._how = speculation or Speculation()
         self._context = context
         self._said: set[str] = set()
         self._rounds = 0
+        self._unseen: set[int] = set()
+        """Slots whose newest row no drafter has read along."""
 
     @property
     def diagnostic(self) -> Diagnostic | None:
@@ -62,8 +67,16 @@ class Speculator:
 
     # one row
 
-    def open(self, join: Join) -> Drafting:
-        """A new row's drafting; its `off` says why if it does not draft."""
+    def open(self, join: Join, *, foreign: bool = False) -> Drafting:
+        """A new row's drafting; its `off` says why if it does not draft. `foreign`: see `Opening`."""
+        drafting = self._open(join, foreign=foreign or join.slot in self._unseen)
+        if drafting.session is None:
+            self._unseen.add(join.slot)
+        else:
+            self._unseen.discard(join.slot)
+        return drafting
+
+    def _open(self, join: Join, *, foreign: bool) -> Drafting:
         asked, sampling = join.speculation, join.sampling
         if asked.disabled:
             return Drafting(off=DraftOff.DISABLED)
@@ -77,7 +90,7 @@ class Speculator:
         if self._how.widest(2) < 2:
             return Drafting(off=DraftOff.INEXACT)
         most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
-        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most)
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign)
         session = guard(lambda: drafter.open(opening))
         if isinstance(session, Fault):
             log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)
@@ -144,9 +157,13 @@ class Speculator:
         kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
         return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
 
-    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, seconds: float) -> None:
-        """A round of all these rows took so long, from its start to its reading."""
-        budget = self._how.budget
+    def launched(self) -> None:
+        """A round starts."""
+        self._started = self._clock()
+
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int) -> None:
+        """The round that was launched last, of all these rows, has been read."""
+        budget, seconds = self._how.budget, self._clock() - self._started
         if budget is None:
             return
         budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
@@ -188,10 +205,8 @@ class Speculator:
                 self.abandon(row, DraftOff.FAULT)
             return {}
         least = max(self._how.least, 1)
-        # Penalties look at the proposals before a column, on the host: such a row costs a second synchronisation.
-        return {
-            row.id: it.on_host() if row.feedback else it for row, it in zip(rows, made, strict=True) if len(it) >= least
-        }
+        usable = {row.id: _usable(row, it) for row, it in zip(rows, made, strict=True)}
+        return {id: it for id, it in usable.items() if len(it) >= least}
 
     def _drawing(self, row: Row) -> Drawing:
         stochastic = row.drafting.rule is Rule.STOCHASTIC
@@ -224,3 +239,20 @@ class Speculator:
             if line and line not in self._said:
                 self._said.add(line)
                 log.log(logging.WARNING if line == selected.warning else logging.INFO, line)
+
+
+def _usable(row: Row, made: Proposal) -> Proposal:
+    """The proposals as the round needs them.
+
+    Penalties and grammars look at those before a column, on the host: such a row costs a second synchronisation.
+    What a grammar forbids is not verified. Under modified rejection the first such one is: the target's chance of
+    it is zero, and the token in its place must come from the residual, or the stream would not follow p.
+    """
+    if not row.feedback:
+        return made
+    made = made.on_host()
+    constraint = row.draws.constraint
+    if constraint is None:
+        return made
+    allowed = constraint.allowed(cast("Sequence[int]", made.tokens))
+    return made.first(allowed + (row.drafting.rule is Rule.STOCHASTIC))

@@ -11,17 +11,21 @@ from dataclasses import dataclass
 from typing import cast
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from stoker.acceptance.rules import match, modified_rejection
 from stoker.acceptance.select import Rule
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import RoundCount
 from stoker.core.work import TokenProbs
+from stoker.models.masks import masked
 from stoker.models.rejection import Terms, terms
 from stoker.models.sampling import Choice, Sampler
 from stoker.models.target import Target
 from stoker.rounds.base import NOTHING, Features, Proposal
 from stoker.rounds.diagnostic import Diagnostic, Watched
+from stoker.rounds.guard import Fault, guard
 from stoker.rounds.report import Reported, ask, ask_rejection
 from stoker.rounds.row import Row
 
@@ -72,16 +76,19 @@ class Round:
     ) -> None:
         """Builds the forward. `behind`: the plain round whose unread tokens are the anchors of turns without one."""
         self._turns = tuple(turns)
+        self.faults: dict[int, Fault] = {}
+        """Rows whose grammar can go no further; what the round says of them means nothing."""
         self.ids = tuple(turn.row.id for turn in turns)
         self.width = 1 + max(len(turn.proposal) for turn in turns)
         self._columns = _columns(turns, self.width, behind)
         with ExitStack() as undo:
             slots = [turn.row.slot for turn in turns]
             self._seen = undo.enter_context(target.verify(slots, self._columns, capture, revocable=behind is not None))
+            self._logits = self._masked()
             drafts = [_host(turn) for turn in turns]
             starts = [turn.position + 1 for turn in turns]
             self._choice: Choice = sampler.choose(
-                self._seen.logits, [turn.row.draws for turn in turns], starts, drafts if self.width > 1 else None
+                self._logits, [turn.row.draws for turn in turns], starts, drafts if self.width > 1 else None
             )
             self._terms = {
                 turn.row.id: self._rejection(sampler, n, turn)
@@ -150,15 +157,32 @@ class Round:
         watched = (array for watched in self._watched.values() for array in watched.arrays)
         return (self._choice.tokens, *self._choice.arrays, *drafted, *terms, *reports, *watched)
 
+    def _masked(self) -> mx.array:
+        """The logits as the rows' grammars leave them. The device computes the forward while the masks are made."""
+        bound = [(n, turn, turn.row.draws.constraint) for n, turn in enumerate(self._turns)]
+        if all(constraint is None for _, _, constraint in bound):
+            return self._seen.logits
+        self._seen.commit_to()
+        mx.async_eval(self._seen.logits)
+        masks: dict[int, NDArray[np.uint32]] = {}
+        for n, turn, constraint in bound:
+            if constraint is not None:
+                made = guard(lambda constraint=constraint, turn=turn: constraint.masks(_host(turn)))
+                if isinstance(made, Fault):
+                    self.faults[turn.row.id] = made
+                else:
+                    masks[n] = made
+        return masked(self._seen.logits, masks)
+
     def _rejection(self, sampler: Sampler, n: int, turn: Turn) -> Terms:
         count = len(turn.proposal)
         draft = self._columns[n, 1 : 1 + count]
-        p = sampler.distribution(self._seen.logits[n, : count + 1], turn.row.draws, turn.position + 1, _host(turn))
+        p = sampler.distribution(self._logits[n, : count + 1], turn.row.draws, turn.position + 1, _host(turn))
         return terms(p, turn.proposal.q, draft, turn.row.seed, turn.position + 1)
 
     def _report(self, sampler: Sampler, n: int, turn: Turn) -> Reported:
         count, start = len(turn.proposal), turn.position + 1
-        logits = self._seen.logits[n, : count + 1]
+        logits = (self._logits if turn.row.post_sampling else self._seen.logits)[n, : count + 1]
         judged = self._terms.get(turn.row.id)
         if judged is None:
             return ask(sampler, turn.row, logits, self._choice.tokens[n, : count + 1], start, _host(turn))

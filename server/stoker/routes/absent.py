@@ -24,10 +24,6 @@ def router(state: State) -> APIRouter:
     async def rerank() -> Response:
         raise switched_off("reranking", "--reranking")
 
-    @routes.post("/slots/{slot}")
-    async def slot_action(slot: str) -> Response:
-        raise switched_off("slots action", "--slot-save-path")
-
     @routes.post("/infill")
     async def infill() -> Response:
         missing = state.ready().fim_missing

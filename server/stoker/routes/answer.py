@@ -1,7 +1,8 @@
 """From a Job to a response: the same way for every route that generates."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,33 +29,48 @@ def subject_of(job: Job, service: Service) -> Subject:
         tokenizer=service.tokenizer,
         special=service.defaults.special,
         prefill=job.prefill,
+        prefill_thought=job.prefill_thought,
+        lead=job.lead,
+        parsing=job.parsing,
     )
 
 
 async def answer(request: Request, job: Job, speaker: Speaker, service: Service, arrived: float) -> Response:
     """Generates and says it. Whoever leaves early cancels what is queued or running."""
+    if job.grammar and service.grammars is not None:
+        await asyncio.to_thread(service.grammars.check, job.grammar)
     run = Run(f"{request.method} {request.url.path}", job, service, arrived)
+    if job.options.reasoning_control:
+        service.controls.enter(speaker.subject.id, run.ids)
+
+    def close() -> None:
+        run.cancel()
+        service.controls.leave(speaker.subject.id)
+
     if job.options.stream:
-        return await _stream(request, job, speaker, service, run)
+        return await _stream(request, speaker, service, run, close)
     try:
         return json_response(speaker.whole(await while_connected(request.receive, run.finals())))
     finally:
-        run.cancel()
+        close()
 
 
-async def _stream(request: Request, job: Job, speaker: Speaker, service: Service, run: Run) -> Response:
+async def _stream(
+    request: Request, speaker: Speaker, service: Service, run: Run, close: Callable[[], None]
+) -> Response:
     """The first-event rule: headers wait for the prompt to start, so that an earlier error has its own status."""
     events = run.events()
     try:
         first = await while_connected(request.receive, anext(events))
     except BaseException:
-        run.cancel()
+        close()
         raise
     return FrameResponse(
         _frames(first, events, speaker),
-        run.cancel,
-        ping=job.options.ping_interval,
+        close,
+        ping=speaker.subject.options.ping_interval,
         send_timeout=service.defaults.send_timeout,
+        voice=speaker.voice,
     )
 
 

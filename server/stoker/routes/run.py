@@ -33,26 +33,36 @@ class Run:
         self.streams: list[EventStream] = []
         try:
             for prompt_index, prompt in enumerate(job.prompts):
-                for sampling in _samplings(job, prompt_index):
-                    self._submit(prompt, sampling, job, service, arrived)
+                for choice, sampling in enumerate(_samplings(job, prompt_index)):
+                    twin = self.ids[-choice] if choice else -1
+                    self._submit(prompt, sampling, job, service, arrived, twin)
         except BaseException:
             self.cancel()
             raise
 
-    def _submit(self, prompt: tuple[int, ...], sampling: Sampling, job: Job, service: Service, arrived: float) -> None:
-        settings = generation_settings(sampling, job.limits, job.options, service.speculative_types)
+    def _submit(
+        self, prompt: tuple[int, ...], sampling: Sampling, job: Job, service: Service, arrived: float, twin: int
+    ) -> None:
+        """`twin`: the first continuation of the same prompt, which reads it for all; -1: this is it."""
+        settings = generation_settings(sampling, job.limits, job.options, service.speculative_types, job.grammar)
         request = Request(
             id=self.scheduler.next_id(),
             prompt=prompt,
             arrived=arrived,
             sampling=sampling,
             limits=job.limits,
-            slot=job.options.slot,
+            slot=job.options.slot if twin < 0 else -1,
             cache_prompt=job.options.cache_prompt,
             probs=job.options.probs,
             post_sampling_probs=job.options.post_sampling_probs,
             speculation=job.options.speculation,
             keep_special=service.defaults.special,
+            preserved=frozenset(job.options.preserved),
+            thought=job.thought,
+            grammar=job.grammar,
+            twin=twin,
+            keep=job.options.keep + service.tokenizer.adds_bos if job.options.keep >= 0 else -1,
+            discard=job.options.discard,
             report=settings,
         )
         self.streams.append(self.scheduler.submit(request))

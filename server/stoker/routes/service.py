@@ -7,7 +7,9 @@ from typing import Protocol
 from stoker.core.errors import Unavailable
 from stoker.core.events import Event
 from stoker.core.info import BudgetView, ModelInfo
-from stoker.core.request import MAX_SEED, Limits, Request, Sampling
+from stoker.core.request import MAX_SEED, Grammar, Limits, Request, Sampling
+from stoker.core.work import Filed, SlotAction
+from stoker.routes.controls import Controls
 from stoker.scheduler.views import SlotView, Totals
 from stoker.text.template import ChatTemplate
 
@@ -34,9 +36,28 @@ class Scheduler(Protocol):
         """Idempotent; also for a request that waits or has ended."""
         ...
 
+    def end_thought(self, id: int) -> bool:
+        """Makes a request stop thinking; False where it does not think, or cannot be stopped."""
+        ...
+
+    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
+        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it."""
+        ...
+
+    @property
+    def sleeping(self) -> bool:
+        """True while the model is given up for want of requests."""
+        ...
+
     def slots(self) -> list[SlotView]: ...
 
     def totals(self) -> Totals: ...
+
+
+class Grammars(Protocol):
+    def check(self, grammar: Grammar) -> None:
+        """Raises InvalidRequest for one that cannot be followed. May take long: for a worker thread."""
+        ...
 
 
 class Tokenizer(Protocol):
@@ -98,10 +119,16 @@ class Defaults:
     """Seconds that a client may refuse to take a frame before it counts as gone."""
     ignore_eos: bool = False
     keep: int = 0
-    """`--keep`: reported only, as no context is ever shifted."""
+    """`--keep`: prompt tokens that a context shift spares."""
     cache_reuse: int = 0
     backend_sampling: bool = False
     reasoning_format: str = "deepseek"
+    reasoning_budget: int = -1
+    """Tokens that a thought may have; -1 = no bound."""
+    reasoning_budget_message: str = ""
+    """Said before a thought is ended by force."""
+    chat_parsing: bool = True
+    """False (`--skip-chat-parsing`): thoughts and calls stay in the content."""
     prefill_assistant: bool = True
     jinja: bool = True
     """False (`--no-jinja`): the template is used all the same, but requests with tools are refused."""
@@ -131,8 +158,14 @@ class Service:
     """Unix time of the start, seconds."""
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=MAX_SEED))
     limits: Limits = field(default_factory=Limits)
+    grammar: str = ""
+    """That of requests that bring none."""
+    grammars: Grammars | None = None
+    """None: a bad grammar is found by the engine."""
     defaults: Defaults = field(default_factory=Defaults)
     switches: Switches = field(default_factory=Switches)
+    slot_save_path: str = ""
+    """The folder of slot files; empty: slots are not to be acted on."""
     speculative_types: str = "none"
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -140,6 +173,7 @@ class Service:
     """The `stoker` object of `/props`: the drafter, its rule, what its exactness probe found."""
     fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
     """Fill-in-the-middle tokens that the vocabulary lacks."""
+    controls: Controls = field(default_factory=Controls)
 
     @property
     def model(self) -> str:

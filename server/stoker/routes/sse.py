@@ -6,6 +6,7 @@ Why not sse-starlette: see docs/decisions/0003-own-event-stream.md.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,8 +23,40 @@ PING = b":\n\n"
 Frames = AsyncGenerator[bytes, None]
 
 
-def encode(objects: Sequence[Json]) -> bytes:
-    return b"".join(b"data: " + dump(value) + b"\n\n" for value in objects)
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A frame of an API whose events have names."""
+
+    event: str
+    data: Json
+
+
+Frame = Json | Named
+
+
+def encode(frames: Sequence[Frame]) -> bytes:
+    return b"".join(map(_encode, frames))
+
+
+def _encode(frame: Frame) -> bytes:
+    if isinstance(frame, Named):
+        return b"event: " + frame.event.encode() + b"\ndata: " + dump(frame.data) + b"\n\n"
+    return b"data: " + dump(frame) + b"\n\n"
+
+
+def plain_failure(error: ServerError) -> list[Frame]:
+    return [envelope(error)]
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What a stream says of its own accord."""
+
+    ping: bytes = PING
+    failure: Callable[[ServerError], list[Frame]] = plain_failure
+
+
+USUAL = Voice()
 
 
 class FrameResponse(Response):
@@ -33,11 +66,20 @@ class FrameResponse(Response):
     a `ping` of 0 or less is off. Once frames flow the status is out, so an error becomes the last frame.
     """
 
-    def __init__(self, frames: Frames, close: Callable[[], None], *, ping: float, send_timeout: float) -> None:
+    def __init__(
+        self,
+        frames: Frames,
+        close: Callable[[], None],
+        *,
+        ping: float,
+        send_timeout: float,
+        voice: Voice = USUAL,
+    ) -> None:
         super().__init__(headers={"content-type": "text/event-stream"})
         del self.headers["content-length"]
         self.frames = frames
         self.close = close
+        self.voice = voice
         self.interval = ping
         self.send_timeout = send_timeout
         self.last = clock.now()
@@ -69,9 +111,9 @@ class FrameResponse(Response):
             async for frame in self.frames:
                 yield frame
         except ServerError as error:
-            yield encode([envelope(error)])
+            yield encode(self.voice.failure(error))
         except Exception as error:  # noqa: BLE001 - the second of two places: the status is out, the client must hear of it
-            yield encode([envelope(fault(error))])
+            yield encode(self.voice.failure(fault(error)))
 
     async def write(self, send: Send, body: bytes) -> None:
         """One piece of the body; TimeoutError if the client takes none for too long."""
@@ -83,6 +125,6 @@ class FrameResponse(Response):
         while True:
             silent = clock.now() - self.last
             if silent >= self.interval:
-                await self.write(send, PING)
+                await self.write(send, self.voice.ping)
             else:
                 await asyncio.sleep(self.interval - silent)

@@ -30,6 +30,8 @@ class Ending:
         self._line = 0
         self._cut: int | None = None
         self.truncated = False
+        self.shifted = False
+        """True: the slot has given up tokens for this answer."""
         self.has_new_line = False
         self.word = ""
 
@@ -65,12 +67,12 @@ class Ending:
             stop = StopType.EOS
         shown = self._matcher.push(text, last=stop is not None)
         if shown.word is not None:
-            self.word, self.truncated = shown.word, False
+            self.word, self.truncated = shown.word, self.shifted
             return Step(shown, StopType.WORD)
         return Step(shown, stop)
 
     def _limit(self) -> StopType | None:
-        self.truncated = self._count >= self._room
+        self.truncated = self.shifted or self._count >= self._room
         return StopType.LIMIT if self.remaining <= 0 else None
 
     def _too_shallow(self) -> bool:

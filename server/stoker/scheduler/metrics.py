@@ -8,7 +8,7 @@ from stoker.core.work import Outcome
 from stoker.scheduler.device import Ran
 from stoker.scheduler.sequence import Sequence
 from stoker.scheduler.slots import Slot
-from stoker.scheduler.views import SlotView, Totals
+from stoker.scheduler.views import KeptView, SlotView, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class Metrics:
             draft_off={**totals.draft_off, off: totals.draft_off.get(off, 0) + 1} if off else totals.draft_off,
         )
 
-    def totals(self, *, processing: int, deferred: int) -> Totals:
-        return replace(self._totals, busy=processing, deferred=deferred)
+    def totals(self, *, processing: int, deferred: int, kept: KeptView) -> Totals:
+        return replace(self._totals, busy=processing, deferred=deferred, kept=kept)
 
     def slot(self, slot: Slot, sequence: Sequence | None) -> SlotView:
         """A slot as `/slots` shows it: its running task, or what the last one left."""

@@ -8,21 +8,35 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from stoker.core import clock
 from stoker.core.counters import log_fields
-from stoker.core.errors import ContextExceeded, InvalidRequest, ServerError, ServerFault, Unavailable
+from stoker.core.errors import ContextExceeded, InvalidRequest, ServerFault, Unavailable, as_server_error
 from stoker.core.events import Failed, Finished, StopType
-from stoker.core.request import Request
+from stoker.core.request import MAX_SEED, Request, Sampling
 from stoker.core.timings import Timings
-from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork, Ticker, Traits
+from stoker.core.work import (
+    Filed,
+    Join,
+    Outcome,
+    Plan,
+    PrefillWork,
+    Release,
+    Sleeper,
+    SlotAction,
+    StepWork,
+    Ticker,
+    Traits,
+)
+from stoker.scheduler.actions import Actions
 from stoker.scheduler.device import Ran, Runner
 from stoker.scheduler.dispatch import PrefillPolicy, Waiting
+from stoker.scheduler.kept import Kept
 from stoker.scheduler.metrics import Metrics
 from stoker.scheduler.sequence import Phase, PieceText, Sequence
-from stoker.scheduler.slots import SlotTable
+from stoker.scheduler.slots import Place, SlotTable
 from stoker.scheduler.stream import Stream
 from stoker.scheduler.views import SlotView, Totals
 
@@ -30,6 +44,8 @@ log = logging.getLogger("stoker.requests")
 
 RETRY_AFTER = 1
 """Seconds that a client is asked to wait when the queue is full."""
+SEED_STEP = 0x9E3779B1
+"""Odd, and far from the small steps between the seeds of several choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,14 @@ class Policy:
     similarity: float = 0.1
     continuous: bool = True
     """False: one request at a time (`--no-cont-batching`)."""
+    cache: int = 0
+    """Bytes of the prompt cache in memory; 0 = none, negative = no limit."""
+    idle_slots: bool = False
+    """A prompt may begin with a copy from an idle slot that is not its own."""
+    shift: bool = False
+    """A full slot gives up some of its tokens and goes on (`--context-shift`)."""
+    sleep_after: float = -1.0
+    """Idle seconds after which the model is given up; negative = never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +78,25 @@ class Vocabulary:
 
 class Scheduler:
     def __init__(
-        self, ticker: Ticker, runner: Runner, traits: Traits, vocabulary: Vocabulary, policy: Policy | None = None
+        self,
+        ticker: Ticker,
+        runner: Runner,
+        traits: Traits,
+        vocabulary: Vocabulary,
+        policy: Policy | None = None,
+        sleeper: Sleeper | None = None,
     ) -> None:
+        """`sleeper`: gives the model up and brings it back, where the policy speaks of sleep."""
         self._ticker, self._runner, self._traits, self._vocabulary = ticker, runner, traits, vocabulary
-        self._policy = policy or Policy()
-        self._table = SlotTable(traits.slots, similarity=self._policy.similarity, recurrent=traits.recurrent)
+        self._policy, self._sleeper = policy or Policy(), sleeper
+        self._table = SlotTable(
+            traits.slots,
+            similarity=self._policy.similarity,
+            recurrent=traits.recurrent,
+            shared=self._policy.idle_slots,
+        )
+        self._kept = Kept(self._policy.cache, traits)
+        self._actions = Actions(self._table)
         self._prefill = PrefillPolicy(self._policy.batch)
         self._metrics = Metrics()
         self._waiting: deque[Request] = deque()
@@ -71,6 +109,8 @@ class Scheduler:
         self._ids = 0
         self._stopping = False
         self._ended = False
+        self.sleeping = False
+        """True while the model is given up; the next request brings it back."""
 
     # the routes' side
 
@@ -111,6 +151,19 @@ class Scheduler:
             self._cancelled.add(id)
             self._wakeup.set()
 
+    def end_thought(self, id: int) -> bool:
+        """Makes a request stop thinking at its next token; False where it runs no thought that can be ended."""
+        sequence = self._running.get(id)
+        return sequence is not None and sequence.thought is not None and sequence.thought.order_end()
+
+    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
+        """Saves, restores or erases a slot as soon as it is idle. Raises the ServerError that prevents it."""
+        if self._stopping or self._ended:
+            raise Unavailable("the server is shutting down")
+        done = self._actions.ask(self.next_id(), slot, action, path)
+        self._wakeup.set()
+        return await done
+
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
         by_slot = {sequence.slot: sequence for sequence in self._running.values()}
@@ -118,7 +171,7 @@ class Scheduler:
 
     def totals(self) -> Totals:
         """Counters and gauges since the start, for `/metrics`."""
-        return self._metrics.totals(processing=len(self._running), deferred=len(self._waiting))
+        return self._metrics.totals(processing=len(self._running), deferred=len(self._waiting), kept=self._kept.view)
 
     # the loop
 
@@ -131,6 +184,7 @@ class Scheduler:
             for stream in self._streams.values():
                 stream.push([Failed(ServerFault("the engine has stopped"))])
             self._streams.clear()
+            self._actions.fail(ServerFault("the engine has stopped"))
 
     async def stop(self, grace: float = 0.0) -> None:
         """Refuses new requests, lets running ones finish for `grace` seconds, cancels the rest."""
@@ -152,24 +206,52 @@ class Scheduler:
                 if self._stopping and not self._streams:
                     return
                 after = None
-                await self._wakeup.wait()
+                await self._rest()
                 continue
+            if self.sleeping:
+                await self._wake()
             ran = await self._runner.run(partial(self._ticker.tick, plan))
             self._metrics.tick(ran, lag=ran.started - after if after is not None else 0.0, rows=len(plan.step))
             after = ran.ended
             self._absorb(plan, ran)
 
+    async def _rest(self) -> None:
+        """Waits for something to do; gives the model up if that takes long."""
+        if self._sleeper is None or self._policy.sleep_after < 0 or self.sleeping:
+            await self._wakeup.wait()
+            return
+        try:
+            await asyncio.wait_for(self._wakeup.wait(), self._policy.sleep_after)
+        except TimeoutError:
+            await self._runner.run(self._sleeper.sleep)
+            self.sleeping = True
+            for slot in self._table.slots:
+                slot.content = ()
+            self._kept.clear()
+            log.info("sleeping: the model is freed until the next request")
+
+    async def _wake(self) -> None:
+        assert self._sleeper is not None
+        ran = await self._runner.run(self._sleeper.wake)
+        self.sleeping = False
+        log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
+
     def _plan(self) -> Plan:
         self._retire_cancelled()
+        slots = self._actions.plan()
         self._admit()
+        awaited = {request.twin for request in self._waiting}
         grants = self._grants()
+        self._turn()
         reading = {work.id: work.stop for work in grants}
         step = tuple(
-            StepWork(sequence.id, sequence.ending.remaining)
+            StepWork(sequence.id, sequence.remaining)
             for sequence in self._running.values()
-            if sequence.phase is Phase.DECODE or reading.get(sequence.id) == sequence.prefill_end
+            if sequence.phase is Phase.DECODE
+            or (reading.get(sequence.id) == sequence.prefill_end and sequence.id not in awaited)
         )
-        plan = Plan(tuple(self._released), tuple(self._joining), grants, step)
+        keep, drop = self._kept.orders()
+        plan = Plan(tuple(self._released), tuple(self._joining), grants, step, slots, drop, keep)
         self._released, self._joining = [], []
         return plan
 
@@ -190,21 +272,56 @@ class Scheduler:
         while self._waiting:
             request = self._waiting.popleft()
             alone = not self._policy.continuous and self._running
-            place = None if alone else self._table.take(request)
+            place = None if alone or self._early(request) else self._place(request)
             if place is None:
                 still.append(request)
                 if alone or not self._table.idle:
                     break
                 continue
-            sequence = Sequence(request, place.slot, place.cached, context=self._traits.context, started=clock.now())
+            sequence = Sequence(
+                request,
+                place.slot,
+                place.cached,
+                context=self._traits.context,
+                started=clock.now(),
+                shifts=self._policy.shift and not request.grammar,
+            )
             self._running[request.id] = sequence
             self._streams[request.id].push([sequence.begin()])
-            self._joining.append(_join(request, sequence))
+            self._joining.append(replace(_join(sequence), source=place.source, kept=place.kept))
         self._waiting = still + self._waiting
+
+    def _early(self, request: Request) -> bool:
+        """True while the request's twin is still reading the prompt of both."""
+        twin = self._running.get(request.twin)
+        return twin is not None and twin.phase is Phase.PREFILL and not twin.tokens
+
+    def _place(self, request: Request) -> Place | None:
+        """A slot, and where its columns come from: from its twin's, if that serves more than any other place."""
+        place = self._table.take(request)
+        if place is None:
+            return None
+        twin = self._running.get(request.twin)
+        whole = len(request.prompt) - 1
+        if twin is not None and twin.serves(request.prompt, recurrent=self._traits.recurrent) and whole > place.cached:
+            place = replace(place, cached=whole, source=twin.slot)
+        return self._kept.improve(place, request)
+
+    def _turn(self) -> None:
+        """Takes the rows of sequences that got words put into their mouths; new ones will read them from the slot on.
+
+        This comes behind the grants: in the plan that does it the row is in no step, so nothing that the old one had
+        in flight is taken for the new one's.
+        """
+        for sequence in self._running.values():
+            if sequence.phase is Phase.TURN:
+                sequence.turn(lost=sequence.overrun and self._traits.recurrent)
+                self._released.append(Release(sequence.id, sequence.start))
+                self._joining.append(_join(sequence, sequence.start))
 
     def _grants(self) -> tuple[PrefillWork, ...]:
         waiting = [
-            Waiting(sequence.id, sequence.processed, sequence.prefill_end)
+            Waiting(sequence.id, sequence.start, sequence.prefill_end)
             for sequence in self._running.values()
             if sequence.phase is Phase.PREFILL
         ]
@@ -216,10 +333,11 @@ class Scheduler:
         for outcome in ran.result:
             sequence = self._running.get(outcome.id)
             if sequence is None:
+                self._actions.absorb(outcome)
                 continue
             stream = self._streams[outcome.id]
             if outcome.error is not None:
-                stream.push([sequence.fail(Failed(_as_server_error(outcome.error)))])
+                stream.push([sequence.fail(Failed(as_server_error(outcome.error)))])
                 self._retire(sequence, ())
                 continue
             stream.push(sequence.absorb(outcome, self._vocabulary.piece, self._vocabulary.ends))
@@ -230,7 +348,7 @@ class Scheduler:
 
     def _account(self, plan: Plan, ran: Ran[list[Outcome]]) -> None:
         """Tells the prefill policy and the metrics where the tick's time went."""
-        begun = {work.id: self._running[work.id].processed for work in plan.prefill if work.id in self._running}
+        begun = {work.id: self._running[work.id].start for work in plan.prefill if work.id in self._running}
         read = [outcome for outcome in ran.result if outcome.processed]
         whole = ran.ended - ran.started
         seconds = 0.0
@@ -252,17 +370,26 @@ class Scheduler:
         self._streams.pop(sequence.id, None)
 
 
-def _join(request: Request, sequence: Sequence) -> Join:
+def _join(sequence: Sequence, cached: int | None = None) -> Join:
+    request = sequence.request
     return Join(
         id=request.id,
         slot=sequence.slot,
-        prompt=request.prompt,
-        cached=sequence.cached,
-        sampling=request.sampling,
+        prompt=sequence.prompt,
+        cached=sequence.cached if cached is None else cached,
+        sampling=_sampling(sequence),
         probs=request.probs,
         post_sampling_probs=request.post_sampling_probs,
         speculation=request.speculation,
+        grammar=request.grammar,
+        answered=max(len(sequence.prompt) - len(request.prompt), 0),
     )
+
+
+def _sampling(sequence: Sequence) -> Sampling:
+    """After a context shift positions come again, and must not bring their noise again."""
+    sampling = sequence.request.sampling
+    return replace(sampling, seed=(sampling.seed + sequence.shifts * SEED_STEP) % (MAX_SEED + 1))
 
 
 def _log_cancelled(sequence: Sequence) -> None:
@@ -276,10 +403,6 @@ def _log_cancelled(sequence: Sequence) -> None:
         len(sequence.tokens),
         log_fields(sequence.drafted.summary, sequence.draft_off, sequence.drafted.rule),
     )
-
-
-def _as_server_error(error: Exception) -> ServerError:
-    return error if isinstance(error, ServerError) else ServerFault(f"the engine failed: {error}")
 
 
 def _nothing() -> Finished:

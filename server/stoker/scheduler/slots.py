@@ -5,7 +5,8 @@ leading part of the prompt, if that is more than `similarity` of it; else the id
 used least recently (of equals the last, so a fresh server of two slots begins with slot 1).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from stoker.core.prefix import common_prefix
 from stoker.core.request import Request
@@ -26,12 +27,25 @@ class Place:
 
     slot: int
     cached: int
+    source: int = -1
+    """The slot that these are copied from; -1: they are there, or come from `kept`."""
+    kept: int = -1
+    """The key of the kept content that they come from."""
+    content: tuple[int, ...] = field(default=(), compare=False)
+    """What the slot holds until then."""
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The content, if less than half of it stays."""
+        stays = 0 if self.source >= 0 or self.kept >= 0 else self.cached
+        return self.content if 2 * stays < len(self.content) else ()
 
 
 class SlotTable:
-    def __init__(self, count: int, *, similarity: float, recurrent: bool) -> None:
+    def __init__(self, count: int, *, similarity: float, recurrent: bool, shared: bool = False) -> None:
+        """`shared`: a prompt may be copied from an idle slot that is not its own."""
         self.slots = [Slot(n) for n in range(count)]
-        self._similarity, self._recurrent = similarity, recurrent
+        self._similarity, self._recurrent, self._shared = similarity, recurrent, shared
         self._turn = 0
 
     @property
@@ -43,9 +57,13 @@ class SlotTable:
         slot = self._choose(request)
         if slot is None:
             return None
-        cached = self._reusable(slot, request)
+        place = self._place(slot, request)
         slot.busy, slot.content = True, ()
-        return Place(slot.id, cached)
+        return place
+
+    def hold(self, slot: int) -> None:
+        """The slot is busy with something that is no request."""
+        self.slots[slot].busy = True
 
     def leave(self, slot: int, content: tuple[int, ...]) -> None:
         """The slot is idle again and holds these tokens."""
@@ -66,14 +84,24 @@ class SlotTable:
             return best
         return min(idle, key=lambda slot: (slot.used, -slot.id))
 
-    def _reusable(self, slot: Slot, request: Request) -> int:
-        """Leading prompt tokens that the slot holds; the last one is always run again.
+    def _place(self, slot: Slot, request: Request) -> Place:
+        cached = self._reusable(slot, request)
+        place = Place(slot.id, cached, content=slot.content)
+        others = [other for other in self.slots if self._shared and not other.busy and other is not slot]
+        best = max(others, key=lambda other: self._reusable(other, request), default=slot)
+        more = self._reusable(best, request)
+        return replace(place, cached=more, source=best.id) if more > cached else place
 
-        A recurrent state cannot go back: there the slot's whole content must lead the prompt.
-        """
+    def _reusable(self, slot: Slot, request: Request) -> int:
         if not request.cache_prompt:
             return 0
-        shared = min(common_prefix(slot.content, request.prompt), len(request.prompt) - 1)
-        if self._recurrent and shared < len(slot.content):
-            return 0
-        return shared
+        return usable(slot.content, request.prompt, recurrent=self._recurrent)
+
+
+def usable(content: Sequence[int], prompt: Sequence[int], *, recurrent: bool) -> int:
+    """Leading prompt tokens that a content can serve; the last one is always run again.
+
+    A recurrent state cannot go back: there the whole content must lead the prompt.
+    """
+    shared = min(common_prefix(content, prompt), len(prompt) - 1)
+    return 0 if recurrent and shared < len(content) else shared

@@ -34,6 +34,23 @@ class SlotView:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptView:
+    """The prompt cache in memory."""
+
+    limit: int = 0
+    """Bytes; 0 = there is none, negative = no limit."""
+    entries: int = 0
+    size: int = 0
+    """Bytes."""
+    hits: int = 0
+    """Prompts that took columns from it."""
+    tokens: int = 0
+    """Columns that they took."""
+    evicted: int = 0
+    """Contents that went to make room."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Sums since the start, and three gauges (`busy`, `deferred`, `tick_lag`)."""
 
@@ -72,3 +89,4 @@ class Totals:
     chunk_seconds_max: float = 0.0
     tick_lag_sum: float = 0.0
     tick_lag_max: float = 0.0
+    kept: KeptView = field(default_factory=KeptView)

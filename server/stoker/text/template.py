@@ -14,6 +14,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from stoker.core.errors import InvalidRequest, StartError
 from stoker.text.builtin import CHATML
 from stoker.text.caps import FAILURES, Caps, Message, probe
+from stoker.text.reasoning import find_tags
+from stoker.text.tools.known import find_format
 
 _RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
 _PROBE: list[Message] = [{"role": "user", "content": "Hi"}]
@@ -41,6 +43,10 @@ class ChatTemplate:
             raise StartError(f"chat template, line {error.lineno}: {error.message}") from None
         self.caps: Caps = probe(lambda messages, tools, kwargs: self._raw(messages, tools, True, kwargs))
         self.generation_prompt = self._tail()
+        self.tags = find_tags(self.source)
+        """Around thoughts; None for a model that does not think."""
+        self.format = find_format(self.source) if self.caps.supports_tools else None
+        """Of tool calls; None for a template that shows no tools."""
 
     def render(
         self,

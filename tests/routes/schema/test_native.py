@@ -179,9 +179,6 @@ def test_wrong_types_and_domains_are_400_in_llama_servers_words(body: dict[str, 
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        ({"grammar": "root ::= x"}, "grammar"),
-        ({"json_schema": {}}, "json_schema"),
-        ({"reasoning_budget_tokens": 0}, "reasoning_budget_tokens"),
         ({"samplers": "i"}, "samplers"),
     ],
 )

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stoker.core.request import Limits, Sampling, Speculation
+from stoker.core.request import Grammar, Limits, Sampling, Speculation, ThoughtLimit
+from stoker.text.reply import Parsing
 
 Ids = tuple[int, ...]
 
@@ -30,6 +31,10 @@ class Options:
     reasoning_format: str = "deepseek"
     chat_format: str = "Content-only"
     generation_prompt: str = ""
+    reasoning_in_content: bool = False
+    reasoning_control: bool = False
+    preserved: tuple[int, ...] = ()
+    """Control tokens that show in the text."""
     slot: int = -1
     cache_prompt: bool = True
     probs: int = 0
@@ -49,3 +54,10 @@ class Job:
     """True: `sampling.seed` was drawn, so each further prompt draws its own."""
     prefill: str = ""
     """The start of the answer that the client itself gave (chat)."""
+    prefill_thought: str = ""
+    """The same of its reasoning."""
+    lead: str = ""
+    """What a stream's content begins with, before anything is generated."""
+    parsing: Parsing = field(default_factory=Parsing)
+    thought: ThoughtLimit | None = None
+    grammar: Grammar = field(default_factory=Grammar)

@@ -23,8 +23,10 @@ from stoker.routes.schema.fields import (
     read_string,
     type_error,
 )
+from stoker.routes.schema.grammar import read_grammar, read_preserved
 from stoker.routes.schema.job import Ids, Job, Options
 from stoker.routes.schema.speculation import read_speculation
+from stoker.routes.schema.thinking import read_thought
 from stoker.routes.service import Service
 
 Body = Mapping[str, object]
@@ -47,27 +49,19 @@ REASONING_FORMATS = ("none", "auto", "deepseek", "deepseek-legacy")
 
 def read_job(body: Body, prompts: list[Ids], service: Service) -> Job:
     """Raises InvalidRequest for a field of wrong type or domain, NotSupported for one that is not built yet."""
-    refuse_unbuilt(body)
+    grammar = read_grammar(body, service)
     sampling = read_sampling(body, service)
     drawn = sampling.seed == MAX_SEED
     if drawn:
         sampling = replace(sampling, seed=random_seed())
-    return Job(tuple(prompts), sampling, read_limits(body, service), read_options(body, service), drawn)
+    options = read_options(body, service)
+    thought = read_thought(body, service)
+    return Job(tuple(prompts), sampling, read_limits(body, service), options, drawn, thought=thought, grammar=grammar)
 
 
 def random_seed() -> int:
     """Any seed but the one that means "random"."""
     return secrets.randbelow(MAX_SEED)
-
-
-def refuse_unbuilt(body: Body) -> None:
-    """Fields that would change the text and that nothing here obeys yet: better refused than ignored."""
-    if read_string(body, "grammar", ""):
-        raise not_built("grammar")
-    if body.get("json_schema") is not None and "grammar" not in body:
-        raise not_built("json_schema")
-    if read_int(body, tables.REASONING_BUDGET, -1) >= 0:
-        raise not_built("reasoning_budget_tokens")
 
 
 def not_built(name: str) -> NotSupported:
@@ -110,7 +104,6 @@ def read_options(body: Body, service: Service) -> Options:
     usage = members(body.get("stream_options"))
     slot = lenient_int(body, "id_slot", -1)
     read_int(body, tables.CACHE_REUSE, defaults.cache_reuse)
-    read_bool(body, "reasoning_control", False)
     return Options(
         stream=read_bool(body, "stream", False),
         include_usage=read_bool(usage, "include_usage", False),
@@ -128,6 +121,8 @@ def read_options(body: Body, service: Service) -> Options:
         backend_sampling=read_bool(body, "backend_sampling", defaults.backend_sampling),
         lora=_lora(body),
         reasoning_format=read_reasoning_format(body, defaults.reasoning_format),
+        reasoning_control=read_bool(body, "reasoning_control", False),
+        preserved=read_preserved(body, service.tokenizer),
         slot=slot % service.slots if slot >= 0 else -1,
         cache_prompt=read_bool(body, "cache_prompt", defaults.cache_prompt),
         probs=max(0, min(read_int(body, tables.PROBS, 0), service.tokenizer.vocab)),

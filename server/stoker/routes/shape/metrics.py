@@ -123,6 +123,15 @@ def _own(totals: Totals) -> Iterator[str]:
             f"{totals.chunk_seconds_max:.6g}",
         ),
     ]
+    kept = totals.kept
+    rows += [
+        ("prompt_cache_entries", "gauge", "Number of contents in the prompt cache", str(kept.entries)),
+        ("prompt_cache_bytes", "gauge", "Size of the prompt cache", str(kept.size)),
+        ("prompt_cache_limit_bytes", "gauge", "Largest size of the prompt cache, -1 if unbounded", str(kept.limit)),
+        ("prompt_cache_hits_total", "counter", "Number of prompts that took tokens from it", str(kept.hits)),
+        ("prompt_cache_tokens_total", "counter", "Number of tokens taken from it", str(kept.tokens)),
+        ("prompt_cache_evictions_total", "counter", "Number of contents dropped for room", str(kept.evicted)),
+    ]
     for name, kind, text, value in rows:
         yield from _block(f"stoker:{name}", kind, text)
         yield f"stoker:{name} {value}"

@@ -7,12 +7,16 @@ from stoker.routes.body import Json
 from stoker.routes.shape import native, timings
 from stoker.routes.shape.native import prompt_progress
 from stoker.routes.shape.subject import Part, Subject
+from stoker.text.deltas import Content, Delta, Message, Thought
+from stoker.text.reply import read
 
 Ended = Sequence[tuple[Part, Finished]]
 
 
-def finish_reason(stop: StopType) -> str:
-    return "stop" if stop in (StopType.EOS, StopType.WORD) else "length"
+def finish_reason(stop: StopType, calls: int = 0) -> str:
+    if stop not in (StopType.EOS, StopType.WORD):
+        return "length"
+    return "tool_calls" if calls else "stop"
 
 
 def usage(event: Finished) -> Json:
@@ -62,20 +66,33 @@ def chat_progress(subject: Subject, part: Part, event: Progress) -> Json:
     return chat_role(subject, part) | {"prompt_progress": prompt_progress(event)}
 
 
-def chat_text(subject: Subject, part: Part, text: str) -> Json:
-    return _chat_chunk(subject, part, {"content": text}, None)
-
-
-def chat_piece(subject: Subject, part: Part, pieces: Sequence[Piece]) -> Json:
-    """The last piece's text; those before it had none to show, only probabilities."""
-    event = pieces[-1]
+def chat_deltas(subject: Subject, part: Part, deltas: Sequence[Delta], pieces: Sequence[Piece]) -> list[Json]:
+    """What the last piece made tellable; those before it had nothing to tell, only probabilities."""
     logprobs = subject.probabilities(*pieces)
-    chunk = _chat_chunk(subject, part, {"content": event.text}, None, logprobs)
-    return chunk | _timings_per_token(subject, event)
+    chunks: list[Json] = []
+    for delta in deltas:
+        chunks.append(_chat_chunk(subject, part, _delta(delta), None, logprobs))
+        logprobs = []
+    if chunks and pieces:
+        chunks[-1] |= _timings_per_token(subject, pieces[-1])
+    return chunks
 
 
-def chat_finish(subject: Subject, part: Part, event: Finished) -> Json:
-    chunk = _chat_chunk(subject, part, {}, finish_reason(event.stop))
+def _delta(delta: Delta) -> Json:
+    if isinstance(delta, Content):
+        return {"content": delta.text}
+    if isinstance(delta, Thought):
+        return {"reasoning_content": delta.text}
+    call: Json = {"index": delta.index}
+    function: Json = {"arguments": delta.arguments}
+    if delta.name:
+        call |= {"id": delta.id, "type": "function"}
+        function = {"name": delta.name, "arguments": delta.arguments}
+    return {"tool_calls": [call | {"function": function}]}
+
+
+def chat_finish(subject: Subject, part: Part, event: Finished, calls: int) -> Json:
+    chunk = _chat_chunk(subject, part, {}, finish_reason(event.stop, calls))
     return chunk | _ending(subject, part, event, streamed=True)
 
 
@@ -115,11 +132,24 @@ def _text_choice(subject: Subject, part: Part, event: Finished) -> Json:
 
 
 def _chat_choice(subject: Subject, part: Part, event: Finished) -> Json:
-    message = {"role": "assistant", "content": subject.prefill + event.text}
-    choice: Json = {"finish_reason": finish_reason(event.stop), "index": part.index, "message": message}
+    said = read(event.text, subject.parsing)
+    reason = finish_reason(event.stop, len(said.calls))
+    choice: Json = {"finish_reason": reason, "index": part.index, "message": _message(subject, said)}
     if subject.options.probs:
         choice["logprobs"] = {"content": subject.probabilities(*event.pieces)}
     return choice
+
+
+def _message(subject: Subject, said: Message) -> Json:
+    message: Json = {"role": "assistant", "content": subject.prefill + said.content}
+    if reasoning := subject.prefill_thought + said.reasoning:
+        message["reasoning_content"] = reasoning
+    if said.calls:
+        message["tool_calls"] = [
+            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}, "id": call.id}
+            for call in said.calls
+        ]
+    return message
 
 
 def _text_chunk(

@@ -33,7 +33,7 @@ def props(service: Service, edge: Edge, media_marker: str) -> Json:
         "bos_token": service.tokenizer.bos_text,
         "eos_token": service.tokenizer.eos_text,
         "build_info": service.build,
-        "is_sleeping": False,
+        "is_sleeping": service.scheduler.sleeping,
         "cors_proxy_enabled": False,
         "stoker": {**service.about, **_budget(service.budget())},
     }

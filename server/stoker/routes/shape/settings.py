@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 
-from stoker.core.request import Limits, Sampling
+from stoker.core.request import Grammar, Limits, Sampling, Trigger, TriggerKind
 from stoker.routes.body import Json
 from stoker.routes.schema.fields import widen
 from stoker.routes.schema.job import Options
 
+NO_GRAMMAR = Grammar()
 LONG_ONLY = (
     "dry_sequence_breakers",
     "stop",
@@ -19,7 +20,9 @@ LONG_ONLY = (
 )
 
 
-def generation_settings(sampling: Sampling, limits: Limits, options: Options, speculative_types: str) -> Json:
+def generation_settings(
+    sampling: Sampling, limits: Limits, options: Options, speculative_types: str, grammar: Grammar = NO_GRAMMAR
+) -> Json:
     """What is really in force, numbers as float32 prints them. `seed` is the one that was drawn (a deviation)."""
     return _sampling(sampling) | {
         "stop": list(limits.stop),
@@ -32,13 +35,13 @@ def generation_settings(sampling: Sampling, limits: Limits, options: Options, sp
         "logit_bias": [{"bias": _finite(bias), "token": token} for token, bias in sampling.logit_bias],
         "n_probs": options.probs,
         "min_keep": sampling.min_keep,
-        "grammar": "",
-        "grammar_lazy": False,
-        "grammar_triggers": [],
-        "preserved_tokens": [],
+        "grammar": grammar.text,
+        "grammar_lazy": grammar.lazy,
+        "grammar_triggers": [_trigger(trigger) for trigger in grammar.triggers],
+        "preserved_tokens": list(options.preserved),
         "chat_format": options.chat_format,
         "reasoning_format": options.reasoning_format,
-        "reasoning_in_content": False,
+        "reasoning_in_content": options.reasoning_in_content,
         "generation_prompt": options.generation_prompt,
         "samplers": list(sampling.samplers),
         "speculative.types": speculative_types,
@@ -47,6 +50,11 @@ def generation_settings(sampling: Sampling, limits: Limits, options: Options, sp
         "backend_sampling": options.backend_sampling,
         "lora": [dict(adapter) for adapter in options.lora],
     }
+
+
+def _trigger(trigger: Trigger) -> Json:
+    token: Json = {"token": trigger.token} if trigger.kind is TriggerKind.TOKEN else {}
+    return {"type": int(trigger.kind), "value": trigger.text, **token}
 
 
 def short(settings: Mapping[str, object]) -> Json:

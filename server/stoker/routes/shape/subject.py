@@ -1,13 +1,14 @@
 """What all frames of one HTTP request share, so that shaping functions stay pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.core.events import Piece
 from stoker.routes.body import Json
 from stoker.routes.schema.job import Options
 from stoker.routes.service import Tokenizer
 from stoker.routes.shape.probs import entries
+from stoker.text.reply import Parsing
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class Subject:
     tokenizer: Tokenizer
     special: bool = False
     prefill: str = ""
+    prefill_thought: str = ""
+    lead: str = ""
+    parsing: Parsing = field(default_factory=Parsing)
 
     def probabilities(self, *pieces: Piece) -> list[Json]:
         post = self.options.post_sampling_probs
