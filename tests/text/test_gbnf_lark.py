@@ -21,7 +21,7 @@ class Bytes:
 
     eos_token_id = 256
     bos_token_id = None
-    tokens = tuple(bytes((n,)) for n in range(256)) + (b"<end>",)
+    tokens = (*(bytes((n,)) for n in range(256)), b"<end>")
     special_token_ids = (256,)
 
     def __call__(self, text: bytes) -> list[int]:

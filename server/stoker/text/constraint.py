@@ -95,7 +95,7 @@ class Constraint:
         for row, token in zip(rows[1:], draft, strict=True):
             if token in self.alphabet.ends or not ahead.step(token):
                 break
-            ahead._fill(row)
+            ahead._fill(row)  # noqa: SLF001 (a copy of itself)
         return rows
 
     def allowed(self, draft: Sequence[int]) -> int:

@@ -89,7 +89,7 @@ class _Writer:
         lines = [start or f"start: r{self._numbers['root']}", *own, *lexemes, *regular]
         return HEAD + "".join(f"{line}\n" for line in lines)
 
-    def text(self, node: Node) -> str:
+    def text(self, node: Node) -> str:  # noqa: PLR0911 (one line for each kind of node)
         match node:
             case Chars(ranges):
                 return _class(ranges)

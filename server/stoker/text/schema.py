@@ -119,7 +119,9 @@ def _check_depth(schema: object) -> None:
                 seen.add(target)
                 waiting.append((_resolve(schema, target), level + 1))
             waiting += [
-                (item, level + 1) for name, item in reversed(members.items()) if name not in ("$defs", "definitions")
+                (item, level + 1)
+                for name, item in reversed(list(members.items()))
+                if name not in ("$defs", "definitions")
             ]
 
 

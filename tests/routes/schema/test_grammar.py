@@ -103,8 +103,14 @@ UNMADE = "JSON schema conversion failed:\n"
         ({"json_schema": {"type": "string", "minLength": 3, "maxLength": 1}}, None),
         ({"json_schema": False}, None),
         ({"grammar": YES, "grammar_lazy": True}, "Field 'grammar_triggers': Error: no triggers set for lazy grammar!"),
-        ({"grammar_triggers": [{"type": 2, "value": "(a+)+"}]}, "Field 'grammar_triggers': a trigger is a token (type 0) or a word (type 1) here"),
-        ({"grammar_triggers": [{"type": 1, "value": "a"}]}, "Field 'grammar_triggers': Grammar trigger word should be marked as preserved token: a"),
+        (
+            {"grammar_triggers": [{"type": 2, "value": "(a+)+"}]},
+            "Field 'grammar_triggers': a trigger is a token (type 0) or a word (type 1) here",
+        ),
+        (
+            {"grammar_triggers": [{"type": 1, "value": "a"}]},
+            "Field 'grammar_triggers': Grammar trigger word should be marked as preserved token: a",
+        ),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_followed_is_a_400_and_never_ignored(fields: dict[str, Any], said: str | None) -> None:

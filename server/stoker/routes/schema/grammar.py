@@ -1,6 +1,7 @@
 """`grammar`, `json_schema`, `response_format` and the fields of lazy grammars: what the answer must look like."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from stoker.core.errors import InvalidRequest, ServerFault
 from stoker.core.request import Grammar, Trigger, TriggerKind
@@ -44,7 +45,7 @@ def schema_text(schema: object) -> str:
     if not isinstance(schema, dict | bool):
         raise field_error("json_schema", type_error("object", schema))
     try:
-        return of_schema(schema if schema != {} else {"type": "object"})
+        return of_schema(cast("object", schema) if schema != {} else {"type": "object"})
     except GrammarError as error:
         raise InvalidRequest(f"{REFUSED}{error}") from None
 
@@ -61,7 +62,7 @@ def chat_grammar(body: Body) -> Body:
 
     `json_object` without a schema constrains nothing, as recorded; `json_schema` without one asks for an object.
     """
-    schema = body.get("json_schema")
+    schema: object = body.get("json_schema")
     if schema is not None and body.get("grammar"):
         raise ServerFault("Cannot use both json_schema and grammar")
     form = members(body.get("response_format"))
@@ -105,7 +106,8 @@ def _triggers(body: Body, preserved: Sequence[int], tokenizer: Tokenizer) -> Ite
         elif kind == TriggerKind.WORD and text:
             ids = _ids(text, tokenizer)
             if len(ids) == 1 and ids[0] not in preserved:
-                raise field_error("grammar_triggers", f"Grammar trigger word should be marked as preserved token: {text}")
+                fault = f"Grammar trigger word should be marked as preserved token: {text}"
+                raise field_error("grammar_triggers", fault)
             yield Trigger(TriggerKind.TOKEN, text, ids[0]) if len(ids) == 1 else Trigger(TriggerKind.WORD, text)
         else:
             raise field_error("grammar_triggers", "a trigger is a token (type 0) or a word (type 1) here")
