@@ -142,7 +142,13 @@ class Budget:
         return table.cost(rows, width) if table is not None else 0.0
 
     def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
-        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
+        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed."""
+        best = self.best(rows, offers, widths, company)
+        self.declined += best.width == 1
+        return best
+
+    def best(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
+        """What `choose` would say, without counting it as a tick's.
 
         While the plain cost is not known, the widest is taken: it is about to be measured.
         """
@@ -155,7 +161,6 @@ class Budget:
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
             if gain > max(best.gain, MARGIN):
                 best = Choice(width, gain)
-        self.declined += best.width == 1
         return best
 
     def may_probe(self, company: str, rows: int, width: int) -> bool:

@@ -176,11 +176,12 @@ class Speculator:
         widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
         company = self.company(asking)
         chosen = budget.choose(rows, offers, widths, company).width
-        for row in asking:
-            row.drafting.parked = chosen == 1
-        if chosen == 1 and budget.may_probe(company, rows, widths[0]):
-            return widths[0]
-        return chosen
+        trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
+        for row, offer in zip(asking, offers, strict=True):
+            # With each trial there is new evidence; between two of them the reason stays.
+            known = row.drafting.parked if rows > 1 and not trial else None
+            row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
+        return widths[0] if trial else chosen
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
         asks = [
@@ -196,6 +197,8 @@ class Speculator:
             return {}
         least = max(self._how.least, 1)
         usable = {row.id: _usable(row, it) for row, it in zip(rows, made, strict=True)}
+        for row, it in zip(rows, made, strict=True):
+            row.drafting.forbidden = len(it) > 0 and not usable[row.id]
         return {id: it for id, it in usable.items() if len(it) >= least}
 
     def _drawing(self, row: Row) -> Drawing:
@@ -229,6 +232,12 @@ class Speculator:
             if line and line not in self._said:
                 self._said.add(line)
                 log.log(logging.WARNING if line == selected.warning else logging.INFO, line)
+
+
+def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:
+    """Why a row whose drafting does not pay among so many does not draft: would it pay alone?"""
+    alone = rows > 1 and budget.best(1, [offer], widths, company).width > 1
+    return DraftOff.BATCH if alone else DraftOff.DOES_NOT_PAY
 
 
 def _usable(row: Row, made: Proposal) -> Proposal:
