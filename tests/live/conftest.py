@@ -7,6 +7,7 @@ import pytest
 
 from gguf_samples import sample, write
 from live.client import Client, client_of
+from live.models import tiny as tiny_bytes
 from live.process import Live, start
 
 SMOLLM2_SLOTS, SMOLLM2_CONTEXT = 16, 1024
@@ -18,6 +19,12 @@ TINY_QUEUE = 3
 def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random llama of two layers that reads printable ASCII, with room for long answers."""
     return write(tmp_path_factory.mktemp("tiny") / "tiny.gguf", sample("llama", max_position_embeddings=TINY_CONTEXT))
+
+
+@pytest.fixture(scope="session")
+def target_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random llama whose tokens are bytes."""
+    return tiny_bytes(tmp_path_factory.mktemp("target") / "target.gguf")
 
 
 @pytest.fixture(scope="session")
