@@ -14,6 +14,7 @@ from gguf_samples import sample, write
 END, START = 257, 256
 VOCAB = 259
 CONTEXT = 16384
+WINDOW = 64
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -21,7 +22,7 @@ TEMPLATE = (
 
 FAMILIES: dict[str, dict[str, object]] = {
     "llama": {"tie_word_embeddings": False},
-    "gemma3": {"sliding_window": 64},
+    "gemma3": {"sliding_window": WINDOW},
     "lfm2": {},
 }
 
