@@ -127,7 +127,7 @@ def test_a_native_stream_is_stamped_and_counted() -> None:
     timings = {"draft_n": 4, "draft_n_accepted": 3, "draft_rounds": 2}
     tally.frame({"content": "", "tokens": [], "stop": True, "tokens_predicted": 3, "timings": timings}, at=12.0)
     found = tally.sample()
-    assert found == Sample(10.0, 11.0, 12.0, 3, " a", 4, 3, 2)
+    assert found == Sample(10.0, 11.0, 12.0, 3, " a", 4, 3, 2, stamps=(11.0, 12.0))
     assert (found.ttft, found.wall, found.decode) == (1.0, 2.0, 2.0)
 
 
@@ -229,6 +229,21 @@ def test_together_streams_share_one_wall_clock() -> None:
     turn = Done(Turn(OURS, "code", 2, 0), samples)
     assert (turn.wall, turn.aggregate) == (6.0, 5.0)
     assert Done(turn.turn, (*samples, Sample(0.0, failure="x"))).aggregate is None
+
+
+def test_what_the_slowest_stream_does_alone_is_not_what_all_streams_bring_together() -> None:
+    quick = Sample(0.0, 1.0, 2.0, 10, stamps=(1.0, 2.0))
+    slow = Sample(0.0, 1.0, 8.0, 8, stamps=(1.0, 2.0, 4.0, 8.0))
+    turn = Done(Turn(OURS, "code", 2, 0), (quick, slow))
+    assert (turn.busy, turn.aggregate) == ((10 + 4) / 2.0, 18 / 8.0)
+    assert Done(turn.turn, (quick, Sample(0.0, failure="x"))).busy is None
+
+
+def test_a_stream_is_busy_until_its_last_request_has_ended() -> None:
+    first, second = Sample(0.0, 1.0, 2.0, 4, stamps=(1.0, 2.0)), Sample(2.0, 3.0, 4.0, 4, stamps=(3.0, 4.0))
+    slow = [Sample(0.0, 1.0, 5.0, 5, stamps=(5.0,)), Sample(5.0, 6.0, 10.0, 2, stamps=(6.0, 10.0))]
+    turn = Done(Turn(OURS, "code", 2, 0, each=2), (first, second, *slow))
+    assert turn.busy == 8 / 4.0
     assert Done(turn.turn, ()).wall == 0.0
 
 

@@ -59,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=_count, default=6, help="measured turns a class, arm, concurrency (default: 6)"
     )
+    parser.add_argument(
+        "--each", type=_count, default=1, metavar="N", help="requests a stream sends in a turn, one by one (default: 1)"
+    )
     parser.add_argument("--warm-up", type=int, default=1, help="turns dropped before them (default: 1)")
     parser.add_argument("--max-seconds", type=float, default=600.0, help="start no turn after this (default: 600)")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds without a byte (default: 120)")
@@ -87,7 +90,7 @@ async def measured(
         if args.scenario in SCENARIOS:
             return await _play(args, clients[OURS], arms[0], now)
         plans = [
-            (streams, list(turns(arms, args.classes, streams, args.rounds, args.warm_up)))
+            (streams, list(turns(arms, args.classes, streams, args.rounds, args.warm_up, args.each)))
             for streams in args.concurrency
         ]
         servers = {arm.name: await identity(clients[arm.name], arm) for arm in arms}

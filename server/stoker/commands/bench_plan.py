@@ -31,13 +31,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`concurrency` requests of one class to one arm at once. The turns of a pair differ in `arm` only."""
+    """`concurrency` streams of requests of one class to one arm at once. The turns of a pair differ in `arm` only."""
 
     arm: Arm
     group: str
     concurrency: int
     round: int
     warm_up: bool = False
+    each: int = 1
+    """Requests that a stream sends, one after the other."""
 
     @property
     def pair(self) -> tuple[str, int, int]:
@@ -51,19 +53,21 @@ def prompts(group: str) -> list[str]:
     return found[group]
 
 
-def turns(arms: Sequence[Arm], groups: Sequence[str], concurrency: int, rounds: int, warm_ups: int) -> Iterator[Turn]:
+def turns(
+    arms: Sequence[Arm], groups: Sequence[str], concurrency: int, rounds: int, warm_ups: int, each: int = 1
+) -> Iterator[Turn]:
     """Warm-ups first; then round by round all classes, the arms in ABBA order, so that drift meets all alike."""
     for index in range(-warm_ups, rounds):
         for place, group in enumerate(groups):
             order = arms if (index + place) % 2 == 0 else tuple(reversed(arms))
             for arm in order:
-                yield Turn(arm, group, concurrency, index, warm_up=index < 0)
+                yield Turn(arm, group, concurrency, index, warm_up=index < 0, each=each)
 
 
 def fresh(turn: Turn, index: int) -> str:
     """A prompt that no prefix cache has seen: numbered in front, alike for both arms of a pair."""
     known = prompts(turn.group)
-    text = known[(turn.round * turn.concurrency + index) % len(known)]
+    text = known[(turn.round * turn.concurrency * turn.each + index) % len(known)]
     return f"{turn.concurrency}.{turn.round + 1}.{index + 1}\n{text}"
 
 

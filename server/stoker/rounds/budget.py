@@ -1,9 +1,9 @@
 """The budget: how wide a tick may be. Measured cost against expected yield, so that drafting never costs.
 
 Rules of this file
-1. `cost(rows, width)` of a forward, in seconds, is measured by every tick, remembered by cell, and
-   interpolated where nothing was measured.
-2. A session says what it expects to be accepted, by depth (`Acceptance`).
+1. `cost(rows, width)` of a tick, in seconds, is measured by every tick (`costs.py`).
+2. A session says what it expects to be accepted, by depth (`Acceptance`); what became of such promises
+   scales the next ones.
 3. The tick's width is the one with the most expected tokens per second, the drafters' forwards
    included. Width 1 is a plain tick.
 4. A drafter that does not pay is tried again now and then, within `PROBE_SHARE` of the time.
@@ -11,20 +11,12 @@ Rules of this file
 Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from stoker.core.info import BudgetView, TickCost
+from stoker.rounds.costs import CostTable
 
-RECENT = 0.2
-"""Weight of a new measurement of a cell."""
-OUTLIER = 3.0
-"""A measurement this many times the cell's value counts only so much: another process had the machine."""
-SLOPE = 0.15
-"""Growth of log2(cost) with each doubling of rows or of width, before anything else is known."""
 MARGIN = 1.03
 """A wider tick must promise this much more than a plain one."""
 PROBE_SHARE = 0.02
@@ -32,46 +24,12 @@ DECAY = 0.95
 """Of an acceptance's evidence, at every round."""
 PRIOR_WEIGHT = 1.5
 """Tests that the prior counts for."""
-
-
-class CostTable:
-    """Seconds of a forward by (rows, width)."""
-
-    def __init__(self, cells: Mapping[tuple[int, int], float] | None = None) -> None:
-        self.cells: dict[tuple[int, int], float] = dict(cells or {})
-        self._surface: np.ndarray | None = None
-
-    def observe(self, rows: int, width: int, seconds: float) -> None:
-        """A tick of that shape took so long."""
-        known = self.cells.get((rows, width))
-        if known is None:
-            self.cells[rows, width] = seconds
-        else:
-            self.cells[rows, width] = known + RECENT * (min(seconds, OUTLIER * known) - known)
-        self._surface = None
-
-    def cost(self, rows: int, width: int) -> float:
-        """Seconds, measured or interpolated; 0.0 while nothing at all was measured."""
-        known = self.cells.get((rows, width))
-        if known is not None or not self.cells:
-            return known or 0.0
-        if self._surface is None:
-            self._surface = _fit(self.cells)
-        return float(2.0 ** (_features(rows, width) @ self._surface))
-
-
-def _features(rows: int, width: int) -> np.ndarray:
-    r, w = math.log2(rows), math.log2(width)
-    return np.array([1.0, r, w, r * w])
-
-
-def _fit(cells: Mapping[tuple[int, int], float]) -> np.ndarray:
-    """log2 of the cost as a bilinear surface over log2 of rows and width, drawn weakly to a usual one."""
-    x = np.stack([_features(*cell) for cell in cells])
-    y = np.log2(np.array(list(cells.values())))
-    usual = np.array([float(np.mean(y - x[:, 1:3].sum(axis=1) * SLOPE)), SLOPE, SLOPE, 0.0])
-    pull = np.diag([1e-6, 0.05, 0.05, 0.2])
-    return usual + np.linalg.solve(x.T @ x + pull, x.T @ (y - x @ usual))
+MEMORY = 0.98
+"""Of what became of promises, at every drafted tick."""
+FORGIVING = 0.995
+"""Of the same, at every tick in which the drafters are parked: nobody is judged for ever by their past."""
+DOUBT = 8.0
+"""Proposals, accepted as promised, that promises begin with."""
 
 
 @dataclass(slots=True)
@@ -123,23 +81,40 @@ class Budget:
 
     def __init__(self, tables: Mapping[str, CostTable] | None = None) -> None:
         """`tables`: by `company` of drafters; the empty one is the target alone."""
-        self.tables: dict[str, CostTable] = dict(tables or {})
+        self.tables: dict[str, CostTable] = {"": CostTable(), **(tables or {})}
+        for company, table in self.tables.items():
+            table.base = self._alone if company else None
         self._waited: dict[str, float] = {}
+        self._kept: dict[str, tuple[float, float]] = {}
+        """Accepted proposals and promised ones, decayed, by company."""
         self.ticks: dict[int, int] = {}
         """Ticks since the start by width."""
         self.declined = 0
 
     def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
         """A tick took so long."""
-        self.tables.setdefault(company, CostTable()).observe(rows, width, seconds)
+        self.tables.setdefault(company, CostTable(base=self._alone)).observe(rows, width, seconds)
         self.ticks[width] = self.ticks.get(width, 0) + 1
 
     def cost(self, company: str, rows: int, width: int) -> float:
         """Seconds of a tick; that of the target alone while a company was never measured, 0.0 if nothing was."""
         own = self.tables.get(company if width > 1 else "")
-        alone = self.tables.get("")
-        table = own or alone
-        return table.cost(rows, width) if table is not None else 0.0
+        table = own if own is not None and own.cells else self._alone
+        return table.cost(rows, width)
+
+    def judge(self, company: str, promised: float, accepted: int) -> None:
+        """A drafted tick ended: so many proposals were expected to be accepted, and so many were."""
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        self._kept[company] = (kept * MEMORY + accepted, said * MEMORY + promised)
+
+    def trust(self, company: str) -> float:
+        """Accepted proposals for each that these drafters promise, at most 1."""
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        return min((kept + DOUBT) / (said + DOUBT), 1.0)
+
+    @property
+    def _alone(self) -> CostTable:
+        return self.tables[""]
 
     def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
         """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
@@ -149,9 +124,9 @@ class Budget:
         plain = self.cost("", rows, 1)
         if not plain:
             return Choice(max(widths, default=1), 1.0)
-        best = Choice(1, 1.0)
+        best, trust = Choice(1, 1.0), self.trust(company)
         for width in widths:
-            tokens = rows + sum(sum(offer.reach[: width - 1]) for offer in offers)
+            tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
             if gain > max(best.gain, MARGIN):
                 best = Choice(width, gain)
@@ -169,12 +144,14 @@ class Budget:
     def waited(self, company: str, seconds: float) -> None:
         """Plain time went by in which these drafters were parked."""
         self._waited[company] = self._waited.get(company, 0.0) + seconds
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        self._kept[company] = (kept * FORGIVING, said * FORGIVING)
 
     def view(self) -> BudgetView:
         """A copy for `/props` and `/metrics`; may be asked for from another thread."""
         costs = (
-            TickCost(company or "target", rows, width, seconds)
+            TickCost(company or "target", rows, width, cell.seconds)
             for company, table in sorted(dict(self.tables).items())
-            for (rows, width), seconds in sorted(dict(table.cells).items())
+            for (rows, width), cell in sorted(dict(table.cells).items())
         )
         return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined)

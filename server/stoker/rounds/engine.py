@@ -159,6 +159,7 @@ class Engine:
         emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
+        self._speculator.launched()
         following, self._following = self._following, None
         if following is not None:
             if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
@@ -179,7 +180,6 @@ class Engine:
 
     def _fly(self, built: "Round | Broken") -> None:
         self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
-        self._speculator.launched()
         started = guard(built.start)
         self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
 
@@ -198,7 +198,7 @@ class Engine:
         sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width)
+        self._speculator.landed(rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted))
         failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
         return [*self._absorb(flight, sound, emitted), *failed]
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from stoker.models.exactness_store import Store
 from stoker.models.shelf import Shelf, Subject
-from stoker.rounds.budget import Budget, CostTable
+from stoker.rounds.budget import Budget
+from stoker.rounds.costs import Cell, CostTable
 
 log = logging.getLogger(__name__)
 
@@ -28,26 +29,28 @@ class Memory:
         if held is None:
             return Budget()
         try:
-            return Budget({company: CostTable(_cells(cells)) for company, cells in held["seconds"].items()})
+            return Budget({company: CostTable(_cells(cells)) for company, cells in held["ticks"].items()})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self.shelf.doubt(error)
             return Budget()
 
     def keep(self, budget: Budget) -> None:
         """Writes the budget down."""
-        seconds = {
-            company: {f"{rows}x{width}": value for (rows, width), value in table.cells.items()}
+        ticks = {
+            company: {f"{rows}x{width}": [cell.seconds, cell.count] for (rows, width), cell in table.cells.items()}
             for company, table in budget.tables.items()
         }
-        self.shelf.save({"seconds": seconds})
+        self.shelf.save({"ticks": ticks})
 
 
-def _cells(held: Any) -> dict[tuple[int, int], float]:
+def _cells(held: Any) -> dict[tuple[int, int], Cell]:
     """Raises ValueError or TypeError for anything that `keep` has not written."""
-    cells: dict[tuple[int, int], float] = {}
-    for name, seconds in cast("Mapping[str, Any]", held).items():
+    cells: dict[tuple[int, int], Cell] = {}
+    for name, (seconds, count) in cast("Mapping[str, Any]", held).items():
         rows, width = (int(part) for part in name.split("x"))
         if rows < 1 or width < 1 or not isinstance(seconds, float) or not 0 < seconds < math.inf:
             raise ValueError(f"{name}: {seconds!r} is no measurement")
-        cells[rows, width] = seconds
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name}: {count!r} is no number of measurements")
+        cells[rows, width] = Cell(seconds, count)
     return cells

@@ -58,6 +58,8 @@ class Speculator:
         self._context = context
         self._said: set[str] = set()
         self._rounds = 0
+        self._promised = 0.0
+        """Proposals of the round in flight that are expected to be accepted."""
         self._unseen: set[int] = set()
         """Slots whose newest row no drafter has read along."""
 
@@ -150,7 +152,9 @@ class Speculator:
                 mine = [row for row in asking if row.drafting.kind is kind]
                 if kind is not None:
                     proposals |= self._ask(self._how.drafters[kind], mine, limits)
-        return self._fitted([proposals.get(row.id, NOTHING) for row in rows])
+        fitted = self._fitted([proposals.get(row.id, NOTHING) for row in rows])
+        self._promised = sum(_promise(row, len(it)) for row, it in zip(rows, fitted, strict=True) if it)
+        return fitted
 
     def company(self, rows: Sequence[Row]) -> str:
         """The drafters whose forwards a tick of these rows contains, by name."""
@@ -158,15 +162,18 @@ class Speculator:
         return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
 
     def launched(self) -> None:
-        """A round starts."""
+        """A round is about to be built and started."""
         self._started = self._clock()
 
-    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int) -> None:
-        """The round that was launched last, of all these rows, has been read."""
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, accepted: int) -> None:
+        """The round that was launched last, of all these rows, has been read; `accepted` proposals were right."""
         budget, seconds = self._how.budget, self._clock() - self._started
         if budget is None:
             return
-        budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
+        company = self.company(drafted) if drafted else ""
+        budget.observe(company, len(rows), width, seconds)
+        if drafted:
+            budget.judge(company, self._promised, accepted)
         self._rounds += 1
         if self._rounds % REMEMBER == 0:
             self._how.remember(budget)
@@ -239,6 +246,12 @@ class Speculator:
             if line and line not in self._said:
                 self._said.add(line)
                 log.log(logging.WARNING if line == selected.warning else logging.INFO, line)
+
+
+def _promise(row: Row, proposed: int) -> float:
+    """How many of its proposals a row's drafter expects to be accepted."""
+    session = row.drafting.session
+    return sum(session.reach(proposed)) if session is not None else 0.0
 
 
 def _usable(row: Row, made: Proposal) -> Proposal:
