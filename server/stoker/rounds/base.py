@@ -31,7 +31,11 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A request as a drafter learns of it. Its slot has the same number in a drafter's own caches."""
+    """A request as a drafter learns of it. Its slot has the same number in a drafter's own caches.
+
+    The target's columns may have come from another slot, a file or an undrafted row: a drafter with caches
+    keeps its own account of what they hold, and reuses only what agrees with `prompt`.
+    """
 
     id: int
     slot: int
@@ -41,9 +45,6 @@ class Opening:
     sampling: Sampling
     most: int
     """Proposals a round may hold."""
-    foreign: bool = False
-    """True: the target's columns came from elsewhere (another slot, a file), so what a drafter's own caches
-    hold under the number of this slot is of another sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,9 @@ class Engine:
 
     def _join(self, join: Join) -> list[Outcome]:
         def open_row() -> Row:
-            foreign = self._shelf.bring(join)
+            self._shelf.bring(join)
             self._cut(join.slot, join.cached)
-            drafting = self._speculator.open(join, foreign=foreign)
+            drafting = self._speculator.open(join)
             sampling = self._speculator.sampling(join, drafting)
             row = Row.open(join, self._sampler.open(sampling, join.prompt, self._constraint(join)), drafting)
             self._catch_up(row)

@@ -60,8 +60,6 @@ class Speculator:
         self._rounds = 0
         self._promised = 0.0
         """Proposals of the round in flight that are expected to be accepted."""
-        self._unseen: set[int] = set()
-        """Slots whose newest row no drafter has read along."""
 
     @property
     def diagnostic(self) -> Diagnostic | None:
@@ -69,16 +67,8 @@ class Speculator:
 
     # one row
 
-    def open(self, join: Join, *, foreign: bool = False) -> Drafting:
-        """A new row's drafting; its `off` says why if it does not draft. `foreign`: see `Opening`."""
-        drafting = self._open(join, foreign=foreign or join.slot in self._unseen)
-        if drafting.session is None:
-            self._unseen.add(join.slot)
-        else:
-            self._unseen.discard(join.slot)
-        return drafting
-
-    def _open(self, join: Join, *, foreign: bool) -> Drafting:
+    def open(self, join: Join) -> Drafting:
+        """A new row's drafting; its `off` says why if it does not draft."""
         asked, sampling = join.speculation, join.sampling
         if asked.disabled:
             return Drafting(off=DraftOff.DISABLED)
@@ -92,7 +82,7 @@ class Speculator:
         if self._how.widest(2) < 2:
             return Drafting(off=DraftOff.INEXACT)
         most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
-        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign)
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most)
         session = guard(lambda: drafter.open(opening))
         if isinstance(session, Fault):
             log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)
