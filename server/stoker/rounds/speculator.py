@@ -92,9 +92,7 @@ class Speculator:
         if self._how.widest(2) < 2:
             return Drafting(off=DraftOff.INEXACT)
         most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
-        opening = Opening(
-            join.id, join.slot, join.prompt, join.cached, sampling, most, foreign, join.source, join.kept
-        )
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign, join.source, join.kept)
         session = guard(lambda: drafter.open(opening))
         if isinstance(session, Fault):
             log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)

@@ -27,9 +27,7 @@ class Attention(nn.Module):
         self.k_norm = nn.RMSNorm(dim, eps=config.eps)
         if config.sinks:
             self.attention_sink_bias = mx.zeros((config.heads,))
-        self._rope = initialize_rope(
-            dim, config.rope_theta, config.interleaved, config.rope_scaling, config.positions
-        )
+        self._rope = initialize_rope(dim, config.rope_theta, config.interleaved, config.rope_scaling, config.positions)
         self._dim, self._sight, self._sinks = dim, sight, config.sinks
 
     def __call__(self, block: mx.array, context: mx.array, place: Place, cache: SlotKV) -> mx.array:

@@ -40,7 +40,9 @@ class Context:
     def cut(self, slot: int, length: int) -> None:
         """Leaves the first `length` columns."""
         if not 0 <= length <= self.length(slot):
-            raise ValueError(f"the context of slot {slot} has {self.length(slot)} columns and cannot be cut to {length}")
+            raise ValueError(
+                f"the context of slot {slot} has {self.length(slot)} columns and cannot be cut to {length}"
+            )
         self._caches.resize(slot, length)
         start, stop = self._holes[slot]
         self._holes[slot] = (start, min(stop, length)) if start < length else NO_HOLE

@@ -29,4 +29,6 @@ class _Pair:
         self.drafter, self.target = drafter, target
 
     def differ(self, what: str, theirs: int, ours: int) -> StartError:
-        return StartError(f"the drafter {self.drafter} is made for {theirs} {what}, the target {self.target} has {ours}")
+        return StartError(
+            f"the drafter {self.drafter} is made for {theirs} {what}, the target {self.target} has {ours}"
+        )
