@@ -104,7 +104,7 @@ def _quantize(net: nn.Module, checkpoint: Checkpoint) -> None:
             net,
             int(packing.get("group_size", GROUP)),
             int(packing.get("bits", BITS)),
-            packing.get("mode", "affine"),
+            mode=packing.get("mode", "affine"),
             class_predicate=_chooser(cast("Mapping[str, Any]", packing), stems),
         )
     except (ValueError, TypeError) as error:
