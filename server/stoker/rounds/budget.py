@@ -11,8 +11,10 @@ Rules of this file
 Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from stoker.core.info import BudgetView, TickCost
 from stoker.rounds.costs import CostTable
@@ -30,6 +32,8 @@ FORGIVING = 0.995
 """Of the same, at every tick in which the drafters are parked: nobody is judged for ever by their past."""
 DOUBT = 8.0
 """Proposals, accepted as promised, that promises begin with."""
+GENERAL_WEIGHT = 4.0
+"""Tests that what is known of other requests counts for."""
 
 
 @dataclass(slots=True)
@@ -39,9 +43,13 @@ class Acceptance:
     prior: float = 0.6
     right: list[float] = field(default_factory=list[float])
     tested: list[float] = field(default_factory=list[float])
+    general: "Acceptance | None" = None
+    """What is known of other requests: the prior of every depth, in the place of `prior`."""
 
     def observe(self, tested: int, accepted: int) -> None:
         """A round, or a shadow look-up, that tested so many proposals in order."""
+        if self.general is not None:
+            self.general.observe(tested, accepted)
         while len(self.tested) < tested:
             self.tested.append(0.0)
             self.right.append(0.0)
@@ -51,13 +59,20 @@ class Acceptance:
 
     def reach(self, depth: int) -> list[float]:
         """The probability that proposals 1 … depth are accepted, cumulative."""
-        pooled = (sum(self.right) + PRIOR_WEIGHT * self.prior) / (sum(self.tested) + PRIOR_WEIGHT)
-        cumulative, so_far = list[float](), 1.0
+        return list(accumulate(self.steps(depth), operator.mul))
+
+    def steps(self, depth: int) -> list[float]:
+        """For each depth, the probability that its proposal is right if the ones before it are."""
+        weight, priors = PRIOR_WEIGHT, [self.prior] * depth
+        if self.general is not None:
+            weight, priors = GENERAL_WEIGHT, self.general.steps(depth)
+        pooled = (sum(self.right) + weight * (sum(priors) / depth if depth else 0.0)) / (sum(self.tested) + weight)
+        steps: list[float] = []
         for i in range(depth):
             right, tested = (self.right[i], self.tested[i]) if i < len(self.tested) else (0.0, 0.0)
-            so_far *= (right + PRIOR_WEIGHT * pooled) / (tested + PRIOR_WEIGHT)
-            cumulative.append(so_far)
-        return cumulative
+            prior = pooled if self.general is None else priors[i]
+            steps.append((right + weight * prior) / (tested + weight))
+        return steps
 
 
 @dataclass(frozen=True, slots=True)
