@@ -71,9 +71,7 @@ class Harness:
             plan = Plan(
                 release,
                 tuple(
-                    Join(
-                        id, id, w.prompt, 0, w.sampling, w.probs, w.post, speculation=w.speculation, grammar=w.grammar
-                    )
+                    Join(id, id, w.prompt, 0, w.sampling, w.probs, w.post, speculation=w.speculation, grammar=w.grammar)
                     for id, w in joining
                 ),
                 tuple(PrefillWork(id, len(want.prompt) - 1) for id, want in joining if len(want.prompt) > 1),

@@ -137,7 +137,8 @@ def test_greedy_takes_the_best_token_that_is_allowed() -> None:
     grammar = 'root ::= [a-f]{6} "!"'
     emitted = plain(Target(model, 1, 256), want(grammar, GREEDY))
     letters = [id for id, piece in enumerate(LETTERS.pieces) if re.fullmatch(rb"[a-f]+", piece)]
-    history, left = list(PROMPT), 6
+    history: list[int] = [*PROMPT]
+    left = 6
     while left:
         logits = np.array(model(mx.array([history]))[0, -1])
         fitting = [id for id in letters if len(LETTERS.pieces[id]) <= left]

@@ -6,6 +6,7 @@ Settings and cut as in `test_distribution.py`, for three allowed tokens: 2 degre
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_the_first_forbidden_proposal_must_be_judged_under_modified_rejection(mo
     def cut(row: Row, made: Proposal) -> Proposal:
         made = made.on_host()
         assert row.draws.constraint is not None
-        return made.first(row.draws.constraint.allowed(tuple(made.tokens)))
+        return made.first(row.draws.constraint.allowed(cast("Sequence[int]", made.tokens)))
 
     monkeypatch.setattr(speculator, "_usable", cut)
     rows, _ = constrained(SAMPLES, "stochastic")

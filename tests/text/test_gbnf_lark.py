@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import llguidance
 import pytest
 
-from stoker.text.gbnf import Alt, Chars, Node, Ref, Repeat, Seq, Token, parse
+from stoker.text.gbnf import parse
 from stoker.text.gbnf_lark import to_lark
 from stoker.text.lexemes import shape
+from stoker.text.rules import Alt, Chars, Node, Ref, Repeat, Seq, Token
 
 LONGEST = 5
 ALPHABET = "abc"
@@ -21,7 +22,7 @@ class Bytes:
 
     eos_token_id = 256
     bos_token_id = None
-    tokens = tuple(bytes((n,)) for n in range(256)) + (b"<end>",)
+    tokens = (*(bytes((n,)) for n in range(256)), b"<end>")
     special_token_ids = (256,)
 
     def __call__(self, text: bytes) -> list[int]:
@@ -153,6 +154,12 @@ def test_known_grammars(text: str, kind: str, right: list[str], wrong: list[str]
 def test_a_grammar_with_very_many_lexemes_is_read_by_characters() -> None:
     options = " | ".join(f'"{chr(0x4E00 + n)}" root' for n in range(500))
     assert form(to_lark(f'root ::= "." | {options}')) == "characters"
+
+
+@pytest.mark.parametrize("inner", ['"b"', 'root "c"'])
+def test_deep_groups_become_rules_of_their_own(inner: str) -> None:
+    lark = to_lark('root ::= "x" | ' + '("a" ' * 40 + inner + " | [b])" * 40)
+    assert accepted(lark, ["x", "ab", "aab", "b", "a" * 40 + "b"]) == {"x", "ab", "aab", "a" * 40 + "b"}
 
 
 def test_tokens_may_stand_beside_text_and_be_ruled_out() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stoker.text.characters import Ranges, disjoint, overlap, union
-from stoker.text.gbnf import Alt, Chars, Node, Ref, Repeat, Seq, Token
+from stoker.text.rules import Alt, Chars, Node, Ref, Repeat, Seq, Token
 
 MOST = 400
 """Lexemes beyond which nobody checks: each stands for its character."""
@@ -127,7 +127,7 @@ class _Follow:
             case Ref(name):
                 return frozenset({name}) if name in self._shapes else self._firsts[name]
             case Alt(options):
-                return frozenset().union(*map(self.first, options))
+                return frozenset[str]().union(*map(self.first, options))
             case Repeat(item):
                 return self.first(item)
             case Seq(items):
@@ -182,6 +182,6 @@ class _Follow:
             case Seq(items):
                 for item in reversed(items):
                     self._walk(item, after)
-                    after = self.first(item) | (after if self._nullable(item) else frozenset())
+                    after = self.first(item) | (after if self._nullable(item) else frozenset[str]())
             case _:
                 pass
