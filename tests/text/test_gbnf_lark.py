@@ -156,10 +156,11 @@ def test_a_grammar_with_very_many_lexemes_is_read_by_characters() -> None:
     assert form(to_lark(f'root ::= "." | {options}')) == "characters"
 
 
-@pytest.mark.parametrize("inner", ['"b"', 'root "c"'])
-def test_deep_groups_become_rules_of_their_own(inner: str) -> None:
+@pytest.mark.parametrize(("inner", "last"), [('"b"', "b"), ('root "c"', "xc")], ids=["regular", "recursive"])
+def test_deep_groups_become_rules_of_their_own(inner: str, last: str) -> None:
     lark = to_lark('root ::= "x" | ' + '("a" ' * 40 + inner + " | [b])" * 40)
-    assert accepted(lark, ["x", "ab", "aab", "b", "a" * 40 + "b"]) == {"x", "ab", "aab", "a" * 40 + "b"}
+    right = ["x", "b", "ab", "aab", "a" * 39 + "b", "a" * 40 + last]
+    assert accepted(lark, [*right, "", "a", "a" * 41 + last]) == set(right)
 
 
 def test_tokens_may_stand_beside_text_and_be_ruled_out() -> None:

@@ -156,5 +156,6 @@ class Constraint:
 
 
 def reason(matcher: llguidance.LLMatcher) -> str:
-    """What a matcher complains of, on one line."""
-    return matcher.get_error().partition("\n")[0]
+    """What a matcher complains of, on one line; nothing if only that no token goes on from here."""
+    said = matcher.get_error().partition("\n")[0]
+    return "" if said.startswith("NoExtension") else said

@@ -139,9 +139,7 @@ class _Vocabulary:
             ):
                 return matcher
             matcher = probe
-        if matcher.stop_reason().startswith("NoExtension") or not matcher.is_error():
-            raise GrammarError("no token can begin what it matches")
-        raise GrammarError(reason(matcher))
+        raise GrammarError(reason(matcher) or "no token can begin what it matches")
 
     def _spell(self, data: bytes) -> list[int] | None:
         """By the shortest tokens: a byte where there is one for it, else a character."""

@@ -75,6 +75,13 @@ async def test_a_chat_says_it_by_response_format_too(fields: dict[str, Any], tex
     assert (await asked("/v1/chat/completions", **fields))[0] == Grammar(text)
 
 
+async def test_both_at_once_are_a_500_in_a_chat() -> None:
+    said = "Cannot use both json_schema and grammar"
+    assert await refused("/v1/chat/completions", json_schema=SCHEMA, grammar=YES) == (500, said)
+    strange = await refused("/v1/chat/completions", response_format={"type": "sound"})
+    assert strange == (400, 'response_format type must be one of "text" or "json_object", but got: sound')
+
+
 async def test_the_servers_own_grammar_holds_where_a_request_brings_none() -> None:
     assert (await asked(server=YES))[0] == Grammar(YES)
     assert (await asked(server=YES, grammar=""))[0] == Grammar()
