@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from stoker import blas
 from stoker.core import clock
-from stoker.core.errors import InvalidRequest, StartError
+from stoker.core.errors import StartError
 from stoker.core.info import BudgetView, ModelInfo
 from stoker.core.request import Grammar
 from stoker.core.work import Ticker, Traits
@@ -33,6 +33,7 @@ from stoker.scheduler.device import Device
 from stoker.scheduler.scheduler import Policy, Scheduler, Vocabulary
 from stoker.settings import Settings
 from stoker.text.grammar import Grammars
+from stoker.text.rules import GrammarError
 from stoker.text.tokenizer import Tokenizer, from_source
 
 log = logging.getLogger(__name__)
@@ -151,9 +152,9 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
 def _check(settings: Settings, grammars: Grammars) -> None:
     """The command line's own grammar must be one."""
     try:
-        grammars.check(Grammar(settings.grammar))
-    except InvalidRequest as error:
-        raise StartError(f"the grammar of the command line: {' '.join(error.message.split())}") from None
+        grammars.compile(Grammar(settings.grammar))
+    except GrammarError as error:
+        raise StartError(f"the grammar of the command line cannot be followed: {error}") from None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from stoker.core.clock import now
 from stoker.core.counters import DraftOff
-from stoker.core.errors import ServerFault
+from stoker.core.errors import ServerError, ServerFault
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
@@ -130,7 +130,8 @@ class Engine:
             self._target.truncate(slot, length)
 
     def _fail(self, id: int, slot: int, fault: Fault) -> Outcome:
-        log.error("request %d failed: %s", id, fault.error, exc_info=fault.error)
+        foreseen = isinstance(fault.error, ServerError)
+        log.error("request %d failed: %s", id, fault.error, exc_info=None if foreseen else fault.error)
         row = self._rows.pop(id, None)
         self._target.truncate(slot, 0)
         if row is not None:
