@@ -40,8 +40,11 @@ class Scheduler(Protocol):
         """Makes a request stop thinking; False where it does not think, or cannot be stopped."""
         ...
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
-        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it."""
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it.
+
+        `adapters`: the scales that a restored content must have been made under.
+        """
         ...
 
     @property
