@@ -46,7 +46,8 @@ class Adapted(nn.Module):
 
     def __init__(self, base: nn.Module, lows: Sequence[Low], scales: Scales) -> None:
         super().__init__()
-        self.base, self.lows, self.scales = base, tuple(lows), scales
+        self.base: Any = base
+        self.lows, self.scales = tuple(lows), scales
         self.embeds = isinstance(base, nn.Embedding | nn.QuantizedEmbedding)
 
     def __call__(self, x: mx.array) -> mx.array:

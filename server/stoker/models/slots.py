@@ -13,7 +13,7 @@ has: true on the CPU even for one layer (no growth measured, MLX 0.32.4), not me
 
 import mlx.core as mx
 
-from stoker.models.kv_types import KVTypes, Packing
+from stoker.models.kv_types import Cast, KVTypes, Packing
 from stoker.models.span import Size, Span, padded
 
 Form = tuple[mx.Dtype, int]
@@ -102,11 +102,11 @@ class SlotKV:
             self.keys, self.values = _put(self.keys, row, keys, size), _put(self.values, row, values, size)
 
 
-def _stored(new: mx.array, packing: Packing | None) -> mx.array:
+def _stored(new: mx.array, packing: Packing | Cast | None) -> mx.array:
     return new if packing is None else packing.pack(new)
 
 
-def _seen(columns: mx.array, packing: Packing | None, form: Form) -> mx.array:
+def _seen(columns: mx.array, packing: Packing | Cast | None, form: Form) -> mx.array:
     return columns if packing is None else packing.unpack(columns, *form)
 
 
