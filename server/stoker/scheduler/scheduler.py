@@ -6,17 +6,15 @@ where membership changes. Idle costs nothing: the loop sleeps until `submit`, `c
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from stoker.core import clock
 from stoker.core.counters import log_fields
 from stoker.core.errors import ContextExceeded, InvalidRequest, ServerFault, Unavailable, as_server_error
-from stoker.core.events import Failed, Finished, StopType
-from stoker.core.request import MAX_SEED, Request, Sampling
-from stoker.core.timings import Timings
+from stoker.core.events import Failed, nothing
+from stoker.core.request import Request
 from stoker.core.work import (
     Filed,
     Join,
@@ -31,12 +29,12 @@ from stoker.core.work import (
     Traits,
 )
 from stoker.scheduler.actions import Actions
+from stoker.scheduler.admission import Admission, Terms
 from stoker.scheduler.device import Ran, Runner
 from stoker.scheduler.dispatch import PrefillPolicy, Waiting
-from stoker.scheduler.kept import Kept
+from stoker.scheduler.joining import first_join, join
 from stoker.scheduler.metrics import Metrics
 from stoker.scheduler.sequence import Phase, PieceText, Sequence
-from stoker.scheduler.slots import Place, SlotTable
 from stoker.scheduler.stream import Stream
 from stoker.scheduler.views import SlotView, Totals
 
@@ -44,8 +42,6 @@ log = logging.getLogger("stoker.requests")
 
 RETRY_AFTER = 1
 """Seconds that a client is asked to wait when the queue is full."""
-SEED_STEP = 0x9E3779B1
-"""Odd, and far from the small steps between the seeds of several choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,10 @@ class Policy:
     """A full slot gives up some of its tokens and goes on (`--context-shift`)."""
     sleep_after: float = -1.0
     """Idle seconds after which the model is given up; negative = never."""
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(self.similarity, self.idle_slots, self.continuous, self.cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +89,11 @@ class Scheduler:
         """`sleeper`: gives the model up and brings it back, where the policy speaks of sleep."""
         self._ticker, self._runner, self._traits, self._vocabulary = ticker, runner, traits, vocabulary
         self._policy, self._sleeper = policy or Policy(), sleeper
-        self._table = SlotTable(
-            traits.slots,
-            similarity=self._policy.similarity,
-            recurrent=traits.recurrent,
-            shared=self._policy.idle_slots,
-        )
-        self._kept = Kept(self._policy.cache, traits)
+        self._admission = Admission(self._policy.terms, traits)
+        self._table = self._admission.table
         self._actions = Actions(self._table)
         self._prefill = PrefillPolicy(self._policy.batch)
         self._metrics = Metrics()
-        self._waiting: deque[Request] = deque()
         self._running: dict[int, Sequence] = {}
         self._streams: dict[int, Stream] = {}
         self._cancelled: set[int] = set()
@@ -130,15 +124,15 @@ class Scheduler:
             raise Unavailable("the server is shutting down")
         stream = Stream(request.id)
         if not request.prompt:
-            stream.push([_nothing()])
+            stream.push([nothing()])
             return stream
-        if len(request.prompt) >= self._traits.context:
+        if len(request.prompt) + request.generates > self._traits.context:
             raise ContextExceeded(len(request.prompt), self._traits.context)
         if request.id in self._streams:
             raise InvalidRequest(f"request id {request.id} is in use")
-        if 0 < self._policy.max_queue <= len(self._waiting) - self._table.idle:
+        if 0 < self._policy.max_queue <= self._admission.surplus:
             raise Unavailable("All slots are busy. Please try again later.", RETRY_AFTER)
-        self._waiting.append(request)
+        self._admission.add(request)
         self._streams[request.id] = stream
         self._wakeup.set()
         return stream
@@ -156,11 +150,14 @@ class Scheduler:
         sequence = self._running.get(id)
         return sequence is not None and sequence.thought is not None and sequence.thought.order_end()
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
-        """Saves, restores or erases a slot as soon as it is idle. Raises the ServerError that prevents it."""
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        """Saves, restores or erases a slot as soon as it is idle. Raises the ServerError that prevents it.
+
+        `adapters`: the scales that a restored content must have been made under.
+        """
         if self._stopping or self._ended:
             raise Unavailable("the server is shutting down")
-        done = self._actions.ask(self.next_id(), slot, action, path)
+        done = self._actions.ask(self.next_id(), slot, action, path, adapters)
         self._wakeup.set()
         return await done
 
@@ -171,7 +168,9 @@ class Scheduler:
 
     def totals(self) -> Totals:
         """Counters and gauges since the start, for `/metrics`."""
-        return self._metrics.totals(processing=len(self._running), deferred=len(self._waiting), kept=self._kept.view)
+        return self._metrics.totals(
+            processing=len(self._running), deferred=self._admission.waiting, kept=self._admission.kept.view
+        )
 
     # the loop
 
@@ -225,9 +224,7 @@ class Scheduler:
         except TimeoutError:
             await self._runner.run(self._sleeper.sleep)
             self.sleeping = True
-            for slot in self._table.slots:
-                slot.content = ()
-            self._kept.clear()
+            self._admission.forget()
             log.info("sleeping: the model is freed until the next request")
 
     async def _wake(self) -> None:
@@ -240,7 +237,7 @@ class Scheduler:
         self._retire_cancelled()
         slots = self._actions.plan()
         self._admit()
-        awaited = {request.twin for request in self._waiting}
+        awaited = self._admission.awaited
         grants = self._grants()
         self._turn()
         reading = {work.id: work.stop for work in grants}
@@ -248,9 +245,13 @@ class Scheduler:
             StepWork(sequence.id, sequence.remaining)
             for sequence in self._running.values()
             if sequence.phase is Phase.DECODE
-            or (reading.get(sequence.id) == sequence.prefill_end and sequence.id not in awaited)
+            or (
+                sequence.request.generates
+                and sequence.id not in awaited
+                and reading.get(sequence.id) == sequence.prefill_end
+            )
         )
-        keep, drop = self._kept.orders()
+        keep, drop = self._admission.orders()
         plan = Plan(tuple(self._released), tuple(self._joining), grants, step, slots, drop, keep)
         self._released, self._joining = [], []
         return plan
@@ -263,21 +264,11 @@ class Scheduler:
                 self._retire(sequence, sequence.content)
             else:
                 self._streams.pop(id, None)
-        self._waiting = deque(request for request in self._waiting if request.id not in self._cancelled)
+        self._admission.withdraw(self._cancelled)
         self._cancelled.clear()
 
     def _admit(self) -> None:
-        """Gives slots to waiting requests in order; one that waits for a certain slot lets others pass."""
-        still: deque[Request] = deque()
-        while self._waiting:
-            request = self._waiting.popleft()
-            alone = not self._policy.continuous and self._running
-            place = None if alone or self._early(request) else self._place(request)
-            if place is None:
-                still.append(request)
-                if alone or not self._table.idle:
-                    break
-                continue
+        for request, place in self._admission.admit(self._running):
             sequence = Sequence(
                 request,
                 place.slot,
@@ -288,24 +279,7 @@ class Scheduler:
             )
             self._running[request.id] = sequence
             self._streams[request.id].push([sequence.begin()])
-            self._joining.append(replace(_join(sequence), source=place.source, kept=place.kept))
-        self._waiting = still + self._waiting
-
-    def _early(self, request: Request) -> bool:
-        """True while the request's twin is still reading the prompt of both."""
-        twin = self._running.get(request.twin)
-        return twin is not None and twin.phase is Phase.PREFILL and not twin.tokens
-
-    def _place(self, request: Request) -> Place | None:
-        """A slot, and where its columns come from: from its twin's, if that serves more than any other place."""
-        place = self._table.take(request)
-        if place is None:
-            return None
-        twin = self._running.get(request.twin)
-        whole = len(request.prompt) - 1
-        if twin is not None and twin.serves(request.prompt, recurrent=self._traits.recurrent) and whole > place.cached:
-            place = replace(place, cached=whole, source=twin.slot)
-        return self._kept.improve(place, request)
+            self._joining.append(first_join(sequence, place))
 
     def _turn(self) -> None:
         """Takes the rows of sequences that got words put into their mouths; new ones will read them from the slot on.
@@ -317,7 +291,7 @@ class Scheduler:
             if sequence.phase is Phase.TURN:
                 sequence.turn(lost=sequence.overrun and self._traits.recurrent)
                 self._released.append(Release(sequence.id, sequence.start))
-                self._joining.append(_join(sequence, sequence.start))
+                self._joining.append(join(sequence, sequence.start))
 
     def _grants(self) -> tuple[PrefillWork, ...]:
         waiting = [
@@ -365,31 +339,9 @@ class Scheduler:
     def _retire(self, sequence: Sequence, content: Many[int]) -> None:
         self._metrics.finished(sequence)
         self._released.append(Release(sequence.id, len(content)))
-        self._table.leave(sequence.slot, tuple(content))
+        self._admission.leave(sequence, tuple(content))
         del self._running[sequence.id]
         self._streams.pop(sequence.id, None)
-
-
-def _join(sequence: Sequence, cached: int | None = None) -> Join:
-    request = sequence.request
-    return Join(
-        id=request.id,
-        slot=sequence.slot,
-        prompt=sequence.prompt,
-        cached=sequence.cached if cached is None else cached,
-        sampling=_sampling(sequence),
-        probs=request.probs,
-        post_sampling_probs=request.post_sampling_probs,
-        speculation=request.speculation,
-        grammar=request.grammar,
-        answered=max(len(sequence.prompt) - len(request.prompt), 0),
-    )
-
-
-def _sampling(sequence: Sequence) -> Sampling:
-    """After a context shift positions come again, and must not bring their noise again."""
-    sampling = sequence.request.sampling
-    return replace(sampling, seed=(sampling.seed + sequence.shifts * SEED_STEP) % (MAX_SEED + 1))
 
 
 def _log_cancelled(sequence: Sequence) -> None:
@@ -402,21 +354,4 @@ def _log_cancelled(sequence: Sequence) -> None:
         sequence.cached,
         len(sequence.tokens),
         log_fields(sequence.drafted.summary, sequence.draft_off, sequence.drafted.rule),
-    )
-
-
-def _nothing() -> Finished:
-    """The answer to an empty prompt: nothing is evaluated, nothing is generated."""
-    return Finished(
-        stop=StopType.NONE,
-        stopping_word="",
-        text="",
-        tokens=(),
-        pieces=(),
-        slot=0,
-        prompt_tokens=0,
-        cached_tokens=0,
-        truncated=False,
-        has_new_line=False,
-        timings=Timings(),
     )
