@@ -2,7 +2,7 @@
 
 The presets whose models cannot be had here (tiny models on the hub) serve the file in UPSTREAM_MODEL, and each test's
 outcome goes into the file UPSTREAM_RESULTS as a line of JSON as soon as it is known, so that a run that is cut off
-still says what passed.
+still says what passed. With UPSTREAM_LIST, a JSON file, only the tests in its list `passes` run.
 """
 
 import importlib
@@ -40,9 +40,21 @@ class Outcomes:
             out.write(json.dumps({"name": name, "passed": passed, "why": why}) + "\n")
 
 
+class Listed:
+    """Runs only the tests that a list names."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self.names])
+        items[:] = [item for item in items if item.nodeid in self.names]
+
+
 def _reason(report: pytest.TestReport) -> str:
-    """The last line that pytest gives for it."""
-    return report.longreprtext.strip().splitlines()[-1] if report.longreprtext else str(report.outcome)
+    """The error's own line in what pytest tells of it."""
+    told = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+    return told[0].removeprefix("E").strip() if told else report.outcome
 
 
 def _local(preset: Callable[[], Any], model: str) -> Callable[[], Any]:
@@ -58,6 +70,9 @@ def _local(preset: Callable[[], Any], model: str) -> Callable[[], Any]:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Outcomes(Path(os.environ["UPSTREAM_RESULTS"])), "outcomes")
     os.environ.pop("PYTHONPATH", None)  # it has done its work, and the servers would inherit it
+    if listed := os.environ.get("UPSTREAM_LIST"):
+        names = json.loads(Path(listed).read_text(encoding="utf-8"))["passes"]
+        config.pluginmanager.register(Listed(frozenset(names)), "listed")
     presets = importlib.import_module("utils").ServerPreset
     presets.load_all = staticmethod(lambda: None)  # it would start each preset once to download its model
     for name in PRESETS:
