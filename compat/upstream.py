@@ -1,10 +1,10 @@
 """Run llama.cpp's own server tests against Stoker, and compare with what the real llama-server passes.
 
-    python compat/upstream.py --server .venv/bin/stoker-server [FILE ...] [-- PYTEST OPTIONS]
+    python compat/upstream.py --server .venv/bin/stoker-server [FILE ...]
 
 `llama-server/b10621/upstream.json` names the tests that llama-server b10622 passes with SmolLM2 in the place of the
 tiny models of the hub, and those of them that Stoker misses, each with its reason. Exit status 1: another one failed,
-or one that is listed as missed passes. Takes about twenty minutes on two cores, so it is no part of the tests. The other
+or one that is listed as missed passes. Takes about twenty minutes on two cores, so it is no part of the tests. Other
 tests of these files fail on llama-server too, mostly for what the tiny models would say; `--all` runs them as well.
 """
 
@@ -137,9 +137,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--server", required=True, type=Path, help="the server's executable")
     made.add_argument("--model", type=Path, help="GGUF file (default: Stoker's own, fetched once)")
     made.add_argument("--tests", type=Path, help="a llama.cpp checkout's tools/server/tests (default: fetched)")
-    made.add_argument(
-        "--cache", type=Path, default=Path.home() / ".cache" / "stoker-upstream", help="where they are kept"
-    )
+    made.add_argument("--cache", type=Path, default=upstream_source.CACHE, help="where they are kept")
     made.add_argument("--test-seconds", type=int, default=120, help="longest time of a test (default: %(default)s)")
     made.add_argument("--file-seconds", type=float, default=900, help="longest time of a file (default: %(default)s)")
     made.add_argument("--all", action="store_true", help="also tests that llama-server does not pass")

