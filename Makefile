@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help setup run test prove lint format check bench accept-ab never-slower coverage clean
+.PHONY: help setup run test prove lint format check upstream bench accept-ab never-slower coverage clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -31,6 +31,9 @@ format: setup ## rewrite to the house style
 
 check: setup ## compare a running server with llama-server's recordings (ARGS="--url http://127.0.0.1:8080")
 	$(BIN)/python compat/check.py $(ARGS)
+
+upstream: setup ## llama.cpp's own server tests, fetched (about 20 minutes; ARGS="completion" for one file)
+	$(BIN)/python compat/upstream.py --server $(BIN)/stoker-server $(ARGS)
 
 bench: setup ## measure a running server (ARGS="--against http://127.0.0.1:9000")
 	$(BIN)/stoker bench $(ARGS)

@@ -55,6 +55,10 @@ class Scheduler(Protocol):
         """True while the model is given up for want of requests."""
         ...
 
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        ...
+
     def slots(self) -> list[SlotView]: ...
 
     def totals(self) -> Totals: ...
@@ -214,3 +218,9 @@ class State:
         if self.service is None:
             raise Unavailable(LOADING)
         return self.service
+
+    async def awake(self) -> Service:
+        """The same for work that needs no model: it wakes a sleeping one all the same, as upstream."""
+        service = self.ready()
+        await service.scheduler.rouse()
+        return service

@@ -103,6 +103,7 @@ class Scheduler:
         self._ids = 0
         self._stopping = False
         self._ended = False
+        self._roused, self._awake = False, asyncio.Event()
         self.sleeping = False
         """True while the model is given up; the next request brings it back."""
 
@@ -161,6 +162,13 @@ class Scheduler:
         self._wakeup.set()
         return await done
 
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        if self.sleeping and not self._ended:
+            self._roused = True
+            self._wakeup.set()
+            await self._awake.wait()
+
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
         by_slot = {sequence.slot: sequence for sequence in self._running.values()}
@@ -180,6 +188,7 @@ class Scheduler:
             await self._loop()
         finally:
             self._ended = True
+            self._awake.set()
             for stream in self._streams.values():
                 stream.push([Failed(ServerFault("the engine has stopped"))])
             self._streams.clear()
@@ -215,7 +224,10 @@ class Scheduler:
             self._absorb(plan, ran)
 
     async def _rest(self) -> None:
-        """Waits for something to do; gives the model up if that takes long."""
+        """Waits for something to do; gives the model up if that takes long, and takes it back if someone asks."""
+        if self.sleeping and self._roused:
+            await self._wake()
+            return
         if self._sleeper is None or self._policy.sleep_after < 0 or self.sleeping:
             await self._wakeup.wait()
             return
@@ -224,13 +236,15 @@ class Scheduler:
         except TimeoutError:
             await self._runner.run(self._sleeper.sleep)
             self.sleeping = True
+            self._awake.clear()
             self._admission.forget()
             log.info("sleeping: the model is freed until the next request")
 
     async def _wake(self) -> None:
         assert self._sleeper is not None
         ran = await self._runner.run(self._sleeper.wake)
-        self.sleeping = False
+        self.sleeping = self._roused = False
+        self._awake.set()
         log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
 
     def _plan(self) -> Plan:
