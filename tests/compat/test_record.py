@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compat import library, record
-from compat.answer import Answer, from_http, from_recording, unpacked
+from compat.answer import Answer, Json, from_http, from_recording, unpacked
 
 FILES = sorted(library.RECORDINGS.glob("*/*.json"))
 
@@ -34,7 +34,8 @@ def test_names_of_this_machine_are_hidden_everywhere() -> None:
 def test_repetitions_vectors_and_pages_are_shortened() -> None:
     assert record.packed("word " * 300, {}) == {"$repeat": "word ", "$times": 300}
     assert record.packed("word " * 9, {}) == "word " * 9
-    vector = record.packed([0.5] * 16, {})
+    same: list[Json] = [0.5] * 16
+    vector = record.packed(same, {})
     assert isinstance(vector, dict)
     assert unpacked(vector) == [0.5] * 16
     for plain in ([0.1] * 16, [0.5] * 15, [*([0.5] * 16), 1]):

@@ -17,8 +17,9 @@ from stoker.models.load import load
 from stoker.models.shelf import Subject as Measured
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Subject, assemble, draft_model, lookup, seed
+from stoker.rounds.assembly import Subject, assemble, seed
 from stoker.rounds.budget import Budget
+from stoker.rounds.kinds import draft_model, lookup
 from stoker.rounds.memory import Memory
 from stoker.text.tokenizer import from_source
 

@@ -98,8 +98,8 @@ def _rehearse(budget: Budget, target: Target, drafter: Drafter, widest: int) -> 
         return False
     rows = sorted({1, min(target.slots, COMPANY)})
     rehearse(budget, target, drafter, rows, sorted({2, widest}))
-    for cell, seconds in budget.tables[drafter.kind].cells.items():
-        log.info("budget: %s, %d rows x %d columns take %.1f ms", drafter.kind, *cell, 1e3 * seconds)
+    for shape, cell in budget.tables[drafter.kind].cells.items():
+        log.info("budget: %s, %d rows x %d columns take %.1f ms", drafter.kind, *shape, 1e3 * cell.seconds)
     return True
 
 
