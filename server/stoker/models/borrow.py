@@ -13,8 +13,8 @@ from stoker.core.errors import StartError
 class Borrowed:
     """Parts of one model of mlx-lm's, as they stand in it."""
 
-    model_type: str
-    """Of the network that holds the layers."""
+    family: str
+    """The model's `model_type`."""
     embedding: nn.Embedding
     scale: float
     """What the model multiplies its embeddings by (Gemma 4), else 1."""
@@ -42,7 +42,7 @@ def borrow(model: nn.Module) -> Borrowed:
         raise StartError(f"{name} has no embedding and final norm that a drafter could borrow")
     embedding: nn.Embedding = body["embed_tokens"]
     return Borrowed(
-        model_type=str(head_of.model_type),
+        family=str(model.model_type),
         embedding=embedding,
         scale=float(getattr(body, "embed_scale", 1.0)),
         head=head_of.get("lm_head", embedding.as_linear),

@@ -18,8 +18,9 @@ from mlx_lm.models.gemma4_text import DecoderLayer, ModelArgs
 
 from stoker.core.errors import StartError
 from stoker.models.nets.checkpoint import Weights, fill, read
+from stoker.models.view import View
 
-FULL, SLIDING = "full_attention", "sliding_attention"
+SLIDING = "sliding_attention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +100,38 @@ class GemmaAssistant(nn.Module):
             return self.masked_embedding(h, embedding)
         return self.lm_head(h) if "lm_head" in self else embedding.as_linear(h)
 
-    def visible(self, kind: str, lengths: mx.array, first: int, columns: int) -> mx.array:
-        """Which of the target's columns first … first + columns a layer of that kind sees: bool [R, 1, 1, columns].
+    def see(self, view: View) -> dict[str, Seen]:
+        """What each kind of layer attends to; `view` has the layers in the order of `layer_types`.
 
-        `lengths` [R]: the target's committed columns. Past the window one key fewer than the target itself
-        sees there, as the reference has it (its rotating cache is full then).
+        Past the window one key fewer than the target itself sees there, as the reference has it, whose
+        rotating cache is full then.
         """
-        column = first + mx.arange(columns)
-        mask = column < lengths[:, None]
-        if kind == SLIDING:
-            reach = mx.where(lengths > self.window, self.window - 1, self.window)
-            mask = mask & (lengths[:, None] - 1 - column < reach[:, None])
-        return mask[:, None, None]
+        lengths = mx.array(view.lengths, mx.int32)[:, None]
+        return {
+            kind: self._see(kind, keys, values, view, lengths)
+            for kind, (keys, values) in zip(self.layer_types, view.layers, strict=True)
+        }
+
+    @property
+    def layer_types(self) -> tuple[str, ...]:
+        """Its kinds of layers, each once."""
+        return tuple(dict.fromkeys(self.kinds))
+
+    def _see(self, kind: str, keys: mx.array, values: mx.array, view: View, lengths: mx.array) -> Seen:
+        reaches = [self._reach(kind, length) for length in view.lengths]
+        first = max(0, min(length - reach for length, reach in zip(view.lengths, reaches, strict=True)))
+        keys, values = keys[:, :, first:], values[:, :, first:]
+        if view.level:
+            return Seen(keys, values, None)
+        column = first + mx.arange(keys.shape[2])
+        mask = (column < lengths) & (column >= lengths - mx.array(reaches, mx.int32)[:, None])
+        return Seen(keys, values, mask[:, None, None])
+
+    def _reach(self, kind: str, length: int) -> int:
+        """How many of a row's last columns a layer of that kind sees."""
+        if kind != SLIDING or length < self.window:
+            return length
+        return self.window - (length > self.window)
 
 
 def load(path: Path, *, packed: bool | None = None) -> GemmaAssistant:
