@@ -13,7 +13,7 @@ from models.nets import published, scripts
 from models.nets.scripts import BLOCK, PROMPT, QWEN_CASES, ROUNDS
 from stoker.acceptance.verdict import Verdict
 from stoker.core.request import Sampling
-from stoker.models.borrow import borrow
+from stoker.models.nets.lender import lend
 from stoker.models.nets.qwen3_5_mtp import Qwen35Mtp, load
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Drawing, Opening
@@ -44,7 +44,8 @@ def drafter(path: Path, dtype: mx.Dtype = mx.float32, slots: int = 1) -> MtpHead
     net = load(path, packed=True)
     net.__class__ = Watched
     net.given = []  # type: ignore[attr-defined]
-    return MtpHeads(net, Target(model, slots, 256), borrow(model), most=BLOCK - 1)
+    target = Target(model, slots, 256)
+    return MtpHeads(net, target, lend(target), most=BLOCK - 1)
 
 
 def given(heads: MtpHeads) -> list[mx.array]:
@@ -165,5 +166,5 @@ def test_the_seeds_distribution_goes_with_it(tmp_path: Path) -> None:
     (made,) = heads.propose([ask])
     assert made.q is not None
     hidden = mx.stack([out[0, -1] for out in given(heads)])
-    expected = mx.softmax(heads.borrowed.head(hidden) / 0.7, axis=-1)
+    expected = mx.softmax(heads.lender.head(hidden) / 0.7, axis=-1)
     assert mx.abs(made.q - expected).max().item() < 1e-6

@@ -42,6 +42,11 @@ class Target:
         self._learn_shapes()
 
     @property
+    def depth(self) -> int:
+        """Decoder layers."""
+        return len(self._taps)
+
+    @property
     def recurrent(self) -> bool:
         """True: a row cannot be cut, only continued or erased."""
         return self._caches.recurrent

@@ -12,8 +12,10 @@ Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -32,6 +34,8 @@ DECAY = 0.95
 """Of an acceptance's evidence, at every round."""
 PRIOR_WEIGHT = 1.5
 """Tests that the prior counts for."""
+GENERAL_WEIGHT = 4.0
+"""Tests that what is known of other requests counts for."""
 
 
 class CostTable:
@@ -81,9 +85,13 @@ class Acceptance:
     prior: float = 0.6
     right: list[float] = field(default_factory=list[float])
     tested: list[float] = field(default_factory=list[float])
+    general: "Acceptance | None" = None
+    """What is known of other requests: the prior of every depth, in the place of `prior`."""
 
     def observe(self, tested: int, accepted: int) -> None:
         """A round, or a shadow look-up, that tested so many proposals in order."""
+        if self.general is not None:
+            self.general.observe(tested, accepted)
         while len(self.tested) < tested:
             self.tested.append(0.0)
             self.right.append(0.0)
@@ -93,13 +101,20 @@ class Acceptance:
 
     def reach(self, depth: int) -> list[float]:
         """The probability that proposals 1 … depth are accepted, cumulative."""
-        pooled = (sum(self.right) + PRIOR_WEIGHT * self.prior) / (sum(self.tested) + PRIOR_WEIGHT)
-        cumulative, so_far = list[float](), 1.0
+        return list(accumulate(self._steps(depth), operator.mul))
+
+    def _steps(self, depth: int) -> list[float]:
+        """For each depth, the probability that its proposal is right if the ones before it are."""
+        weight, priors = PRIOR_WEIGHT, [self.prior] * depth
+        if self.general is not None:
+            weight, priors = GENERAL_WEIGHT, self.general._steps(depth)
+        pooled = (sum(self.right) + weight * (sum(priors) / depth if depth else 0.0)) / (sum(self.tested) + weight)
+        steps: list[float] = []
         for i in range(depth):
             right, tested = (self.right[i], self.tested[i]) if i < len(self.tested) else (0.0, 0.0)
-            so_far *= (right + PRIOR_WEIGHT * pooled) / (tested + PRIOR_WEIGHT)
-            cumulative.append(so_far)
-        return cumulative
+            prior = pooled if self.general is None else priors[i]
+            steps.append((right + weight * prior) / (tested + weight))
+        return steps
 
 
 @dataclass(frozen=True, slots=True)

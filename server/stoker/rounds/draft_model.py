@@ -114,7 +114,7 @@ class DraftModel:
         self._model, self._most, self._least_p = model, most, least_p
         self._sampler = Sampler(model.vocab, [])
         self._left: dict[int, tuple[int, ...]] = {}
-        self._acceptance = Acceptance()
+        self.acceptance = Acceptance()
         """Shared by all requests: how a pair of models agrees is the budget's memory."""
 
     @property
@@ -140,7 +140,7 @@ class DraftModel:
         self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         tokens = list(opening.prompt)
-        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self._acceptance, self._left)
+        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self.acceptance, self._left)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]

@@ -72,8 +72,10 @@ class Engine:
             self._release(release)
         outcomes += [self._shelf.act(work) for work in plan.slots]
         self._shelf.drop(plan.drop)
+        self._speculator.drop(plan.drop)
         for item in plan.keep:
             self._shelf.keep(item)
+            self._speculator.keep(item)
         outcomes += [outcome for join in plan.join for outcome in self._join(join)]
         outcomes += self._prefill([work for work in plan.prefill if work.id in self._rows])
         self._launch(plan.step, landed)

@@ -12,8 +12,8 @@ import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
-from stoker.models.borrow import Borrowed
 from stoker.models.nets.gemma4_assistant import GemmaAssistant
+from stoker.models.nets.lender import Lender
 from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
@@ -62,13 +62,13 @@ class AssistantSession:
 class MtpAssistant:
     """The drafter."""
 
-    def __init__(self, net: GemmaAssistant, target: Target, borrowed: Borrowed, *, most: int = 3) -> None:
+    def __init__(self, net: GemmaAssistant, target: Target, lender: Lender, *, most: int = 3) -> None:
         """`most` proposals a round. `net` and `target` must fit together: see `mtp.build`."""
-        self.net, self.target, self.borrowed, self._most = net, target, borrowed, most
-        self.layer = len(borrowed.layers) - 1
-        self.sources = sources(borrowed, net.layer_types)
+        self.net, self.target, self.lender, self._most = net, target, lender, most
+        self.layer = lender.depth - 1
+        self.sources = sources(target, net.layer_types)
         self.acceptance = Acceptance()
-        """Shared by all requests: how a pair of models agrees is the budget's memory."""
+        """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._sampler = Sampler(target.vocab, [])
 
     @property
@@ -89,7 +89,8 @@ class MtpAssistant:
 
     def open(self, opening: Opening) -> AssistantSession:
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
-        return AssistantSession(opening.slot, draws, opening.most, self.layer, self.acceptance)
+        own = Acceptance(general=self.acceptance)
+        return AssistantSession(opening.slot, draws, min(opening.most, self._most), self.layer, own)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [cast("AssistantSession", ask.session) for ask in asks]
@@ -99,19 +100,22 @@ class MtpAssistant:
         seen, size = self.net.see(view), len(view.lengths)
         offset = mx.array([max(length - 1, 0) for length in view.lengths], mx.int32)
         streams = mx.stack([session.stream for session in sessions if session.stream is not None])
-        hidden = spread(view.rows, size, self.borrowed.norm(streams))
+        hidden = spread(view.rows, size, self.lender.final(streams))
         tokens = mx.array([[ask.anchor] for ask in asks], mx.int32)
         for _ in range(max(counts)):
-            embedded = spread(view.rows, size, self.borrowed.embed(tokens))
+            embedded = spread(view.rows, size, self.lender.embed(tokens))
             logits, hidden = self.net(embedded, hidden, seen, offset)
             tokens = chain.draw(gathered(view.rows, logits))
         return chain.proposals()
 
 
-def sources(borrowed: Borrowed, kinds: Sequence[str]) -> tuple[int, ...]:
-    """For each kind of layer, the target's last one that has keys and values of its own. ValueError if it has none."""
-    own = [n for n, layer in enumerate(borrowed.layers) if layer.self_attn.has_kv]
-    last = {borrowed.layers[n].layer_type: place for place, n in enumerate(own)}
+def sources(target: Target, kinds: Sequence[str]) -> tuple[int, ...]:
+    """For each kind of layer, the place of the cache of the target's last one that has keys and values of its own.
+
+    ValueError if it has none of a kind.
+    """
+    owners = [layer for layer in target.model.layers if layer.self_attn.has_kv]
+    last = {layer.layer_type: place for place, layer in enumerate(owners)}
     if missing := [kind for kind in kinds if kind not in last]:
-        raise ValueError(f"the target has no {missing[0]} layer")
+        raise ValueError(f"the target has no {missing[0]} layer with keys of its own")
     return tuple(last[kind] for kind in kinds)

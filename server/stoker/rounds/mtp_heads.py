@@ -11,7 +11,7 @@ Columns are counted from the first position whose hidden state was seen: attenti
 so a prefix that was adopted without its hidden states costs acceptance, never correctness.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,11 +20,12 @@ import mlx.core as mx
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.prefix import common_prefix
-from stoker.models.borrow import Borrowed
 from stoker.models.nets.columns import Columns
+from stoker.models.nets.lender import Lender
 from stoker.models.nets.qwen3_5_mtp import Qwen35Mtp
 from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
+from stoker.models.snapshot import Snapshot
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
@@ -45,6 +46,9 @@ class Left:
     """Of the sequence, up to the token of the last column."""
 
 
+NOTHING_LEFT = Left(0, ())
+
+
 @dataclass(slots=True)
 class HeadsSession:
     """One request: its tokens, and how far the heads have followed them."""
@@ -56,6 +60,7 @@ class HeadsSession:
     """Positions of the target whose hidden states were seen or are held in columns."""
     draws: Draws
     most: int
+    acceptance: Acceptance
     start: int
     held: int
     """Columns of the own cache that follow the sequence."""
@@ -73,7 +78,7 @@ class HeadsSession:
         return None
 
     def reach(self, limit: int) -> Sequence[float]:
-        return self.heads.acceptance.reach(min(limit, self.most))
+        return self.acceptance.reach(min(limit, self.most))
 
     def read(self, stop: int, features: Features) -> None:
         """Runs along with the prompt, up to the anchor's column."""
@@ -86,7 +91,7 @@ class HeadsSession:
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         if proposed:
-            self.heads.acceptance.observe(verdict.tested, verdict.accepted)
+            self.acceptance.observe(verdict.tested, verdict.accepted)
         right = min(verdict.accepted, len(verdict.emitted) - 1, self.chained)
         if self.chained:
             self.held += right
@@ -99,9 +104,13 @@ class HeadsSession:
 
     def close(self, keep: int) -> None:
         """Of `keep` tokens that stay, the last has no successor yet, and so no column."""
-        held = max(0, min(self.held, keep - 1 - self.start))
-        self.heads.columns.cut(self.slot, held)
-        self.heads.left[self.slot] = Left(self.start, tuple(self.tokens[: self.start + held + 1]) if held else ())
+        self.held, self.chained = max(0, min(self.held, keep - 1 - self.start)), 0
+        self.heads.columns.cut(self.slot, self.held)
+        self.heads.closed(self)
+
+    @property
+    def left(self) -> Left:
+        return Left(self.start, tuple(self.tokens[: self.start + self.held + 1]) if self.held else ())
 
     @property
     def owed(self) -> list[int]:
@@ -131,15 +140,17 @@ class HeadsSession:
 class MtpHeads:
     """The drafter. Its slots have the numbers of the target's."""
 
-    def __init__(self, net: Qwen35Mtp, target: Target, borrowed: Borrowed, *, most: int = 2) -> None:
+    def __init__(self, net: Qwen35Mtp, target: Target, lender: Lender, *, most: int = 2) -> None:
         """`most` proposals a round. `net` and `target` must fit together: see `mtp.build`."""
-        self.net, self.borrowed, self._most = net, borrowed, most
-        self.layer = len(borrowed.layers) - 1
+        self.net, self.lender, self._most = net, lender, most
+        self.layer = lender.depth - 1
         self.columns = Columns(net, target.slots, target.context)
-        self.left: dict[int, Left] = {}
         self.acceptance = Acceptance()
-        """Shared by all requests: how the heads agree with their target is the budget's memory."""
+        """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._sampler = Sampler(target.vocab, [])
+        self._rows: dict[int, HeadsSession] = {}
+        self._left: dict[int, Left] = {}
+        self._kept: dict[int, tuple[Snapshot, Left]] = {}
 
     @property
     def kind(self) -> Kind:
@@ -157,16 +168,54 @@ class MtpHeads:
     def has_q(self) -> bool:
         return True
 
+    @property
+    def bytes_per_column(self) -> int:
+        return self.net.column_size * self.net.norm.weight.dtype.size
+
     def open(self, opening: Opening) -> HeadsSession:
         # Equal tokens up to a column's own give equal columns: only what agrees is reused.
-        left = self.left.pop(opening.slot, Left(0, ()))
+        left = self._brought(opening)
         agreed = min(common_prefix(left.tokens, opening.prompt) - 1, opening.cached)
         whole = agreed == opening.cached and agreed > left.start
         start, held = (left.start, agreed - left.start) if whole else (opening.cached, 0)
         self.columns.cut(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
+        own, most = Acceptance(general=self.acceptance), min(opening.most, self._most)
         tokens = list(opening.prompt)
-        return HeadsSession(self, opening.slot, tokens, opening.cached, draws, opening.most, start, held)
+        session = HeadsSession(self, opening.slot, tokens, opening.cached, draws, most, own, start, held)
+        self._rows[opening.slot] = session
+        return session
+
+    def closed(self, session: HeadsSession) -> None:
+        """The session's slot holds what is left of it."""
+        self._left[session.slot] = session.left
+        if self._rows.get(session.slot) is session:
+            del self._rows[session.slot]
+
+    # beside the target's slots
+
+    def keep(self, slot: int, key: int) -> None:
+        self._kept[key] = (self.columns.snapshot(slot), self._held(slot))
+
+    def drop(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._kept.pop(key, None)
+
+    def _held(self, slot: int) -> Left:
+        """What a slot's columns are of, whether its request still runs or not."""
+        session = self._rows.get(slot)
+        return self._left.get(slot, NOTHING_LEFT) if session is None else session.left
+
+    def _brought(self, opening: Opening) -> Left:
+        """Does what the target did to bring the row's columns into its slot; says what it holds then."""
+        kept, left = self._kept.get(opening.kept), self._left.pop(opening.slot, NOTHING_LEFT)
+        if opening.source >= 0 and opening.source != opening.slot:
+            self.columns.copy(opening.source, opening.slot)
+            return self._held(opening.source)
+        if kept is not None:
+            self.columns.put(opening.slot, kept[0])
+            return kept[1]
+        return left
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]
@@ -176,13 +225,13 @@ class MtpHeads:
         for session in sessions:
             session.pending = []
         hidden = self.run(sessions, owed, streams)
-        chain.draw(self.borrowed.head(hidden))
+        chain.draw(self.lender.head(hidden))
         ones = [1] * len(sessions)
         for _ in range(max(counts) - 1):
-            hidden = self._forward(sessions, ones, self.borrowed.embed(chain.last), hidden)
+            hidden = self._forward(sessions, ones, self.lender.embed(chain.last), hidden)
             for session in sessions:
                 session.chained += 1
-            chain.draw(self.borrowed.head(hidden))
+            chain.draw(self.lender.head(hidden))
         return chain.proposals()
 
     def run(
@@ -193,7 +242,7 @@ class MtpHeads:
         width = max(counts)
         ids = mx.array([[*row, *[0] * (width - len(row))] for row in tokens], mx.int32)
         stream = mx.stack([_padded(it, width) for it in streams])
-        out = self._forward(sessions, counts, self.borrowed.embed(ids), self.borrowed.norm(stream))
+        out = self._forward(sessions, counts, self.lender.embed(ids), self.lender.final(stream))
         for session, count in zip(sessions, counts, strict=True):
             session.held += count
         return mx.take_along_axis(out, mx.array(counts)[:, None, None] - 1, axis=1)

@@ -5,7 +5,7 @@ through `_trust`, and a row whose drafter fails goes on plainly.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
@@ -13,8 +13,8 @@ from stoker.acceptance.select import Rule, Selected, Setting, select
 from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
-from stoker.core.work import Join
-from stoker.rounds.base import NOTHING, Ask, Drafter, Drawing, Features, Opening, Proposal
+from stoker.core.work import Join, Keep
+from stoker.rounds.base import NOTHING, Ask, Companion, Drafter, Drawing, Features, Opening, Proposal
 from stoker.rounds.budget import Budget, Offer
 from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.guard import Fault, guard
@@ -47,6 +47,8 @@ class Speculation:
     """Keeps what the budget has learned; called now and then."""
     diagnostic: Diagnostic | None = None
     """Holds acceptance against its closed forms."""
+    companions: Sequence[Companion] = ()
+    """Drafters with columns of their own, which are kept when a slot's are."""
 
 
 class Speculator:
@@ -90,7 +92,7 @@ class Speculator:
         if self._how.widest(2) < 2:
             return Drafting(off=DraftOff.INEXACT)
         most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
-        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign)
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign, join.source, join.kept)
         session = guard(lambda: drafter.open(opening))
         if isinstance(session, Fault):
             log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)
@@ -130,6 +132,18 @@ class Speculator:
         if session is not None:
             row.drafting.session, row.drafting.off = None, reason
             guard(lambda: session.close(0))
+
+    def keep(self, item: Keep) -> None:
+        """A slot's content is copied aside; a drafter that fails to do so too drafts worse later."""
+        for companion in self._how.companions:
+            done = guard(lambda companion=companion: companion.keep(item.slot, item.key))
+            if isinstance(done, Fault):
+                log.warning("a drafter's columns of slot %d could not be kept: %s", item.slot, done.error)
+
+    def drop(self, keys: Iterable[int]) -> None:
+        """Kept contents are given up."""
+        for companion in self._how.companions:
+            companion.drop(keys)
 
     # a tick
 

@@ -11,8 +11,9 @@ import pytest
 from models.nets import published, scripts
 from models.nets.scripts import BLOCK, GEMMA_CASES, PROMPT, gemma_columns, gemma_lengths
 from stoker.core.errors import StartError
-from stoker.models.borrow import borrow
 from stoker.models.nets.gemma4_assistant import GemmaAssistant, load
+from stoker.models.nets.lender import lend
+from stoker.models.target import Target
 from stoker.models.view import View
 
 pytestmark = pytest.mark.mlx
@@ -25,7 +26,8 @@ def block(net: GemmaAssistant, view: View, row: int, dtype: mx.Dtype) -> tuple[l
     """A greedy block at one row of a view: proposals and logits."""
     model = published.gemma_target()
     model.set_dtype(dtype)
-    theirs = borrow(model)
+    theirs = lend(Target(model, 1, 64))
+    assert theirs.norm is not None
     size = len(view.lengths)
     hidden = mx.broadcast_to(theirs.norm(scripts.residuals(7, 1).astype(dtype)), (size, 1, published.WIDTH))
     offset = mx.array([length - 1 for length in view.lengths])

@@ -8,6 +8,7 @@ from mlx import nn
 
 from stoker.models.caches import Caches
 from stoker.models.layout import positions
+from stoker.models.snapshot import Snapshot
 from stoker.models.taps import Record
 
 ROOM = 64
@@ -47,6 +48,20 @@ class Columns:
     def cut(self, slot: int, length: int) -> None:
         """Keep the first `length` columns of a slot; what lies behind is overwritten."""
         self._caches.resize(slot, length)
+
+    def copy(self, source: int, slot: int) -> None:
+        """One slot's columns into another, whose own are lost. Waits for the device."""
+        if source != slot:
+            self._caches.copy(source, slot)
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """A slot's columns, copied to the host. Waits for the device."""
+        return Snapshot.of(self._caches.read(slot), self.lengths[slot])
+
+    def put(self, slot: int, snapshot: Snapshot) -> None:
+        """What `snapshot` gave, into a slot whose own columns are lost. Waits for the device."""
+        self._caches.put(slot, snapshot.length, snapshot.arrays())
+        mx.eval(self._caches.buffers)
 
     def marker(self) -> list[mx.array]:
         """Small arrays that are computed when everything that was run is written."""

@@ -17,10 +17,12 @@ from mlx import nn
 from mlx_lm.models.gemma4_text import DecoderLayer, ModelArgs
 
 from stoker.core.errors import StartError
-from stoker.models.nets.checkpoint import Weights, fill, read
+from stoker.models.nets import shards
+from stoker.models.nets.checkpoint import Checkpoint, fill
 from stoker.models.view import View
 
 SLIDING = "sliding_attention"
+ORDERING = "masked_embedding.token_ordering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,23 +138,17 @@ class GemmaAssistant(nn.Module):
 
 def load(path: Path, *, packed: bool | None = None) -> GemmaAssistant:
     """Raises StartError, one line. `packed`: see `checkpoint.fill`."""
-    source = read(path)
+    source = shards.read(path)
     text = source.config.get("text_config")
     if not isinstance(text, dict) or "backbone_hidden_size" not in source.config:
         raise StartError(f"the configuration of {path} has no text_config and backbone_hidden_size")
     if not text.get("rope_parameters"):
         raise StartError(f"the configuration of {path} has no rope_parameters, for which no default is right")
     net = GemmaAssistant(source.config)
-    fill(net, source, _converted(source.weights, net), packed=packed)
-    return net
-
-
-def _converted(weights: Weights, net: GemmaAssistant) -> Weights:
-    ordering = "masked_embedding.token_ordering"
-    kept = {name: array for name, array in weights.items() if not name.startswith("lm_head.") or "lm_head" in net}
-    if ordering in kept:
-        kept[ordering] = kept[ordering].astype(mx.int32)
-    return kept
+    kept = {name: it for name, it in source.tensors.items() if not name.startswith("lm_head.") or "lm_head" in net}
+    if ORDERING in kept:
+        kept[ORDERING] = kept[ORDERING].astype(mx.int32)
+    return fill(net, Checkpoint(str(path), source.config, kept), packed=packed)
 
 
 def _args(text: Mapping[str, Any]) -> ModelArgs:

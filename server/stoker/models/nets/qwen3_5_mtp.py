@@ -19,10 +19,13 @@ from mlx_lm.models.qwen3_5 import DecoderLayer, TextModelArgs
 
 from stoker.core.errors import StartError
 from stoker.models.detect import QWEN_SIDECAR
-from stoker.models.nets.checkpoint import Checkpoint, Weights, fill, read
+from stoker.models.nets import shards
+from stoker.models.nets.checkpoint import Checkpoint, fill
+from stoker.models.nets.shards import Shards
 
 MARK = "mtp."
 """What the native tensors' names begin with, behind whatever holds the language model."""
+Weights = dict[str, mx.array]
 _EXPERT = re.compile(r"(.*)\.experts\.(\d+)\.(gate_proj|up_proj|down_proj)\.(weight|scales|biases)")
 _FUSED = re.compile(r"(.*)\.experts\.(gate_up_proj|down_proj)(?:[._](weight|scales|biases))?")
 
@@ -42,6 +45,8 @@ class Qwen35Mtp(nn.Module):
         self.pre_fc_norm_embedding = nn.RMSNorm(width, eps)
         self.pre_fc_norm_hidden = nn.RMSNorm(width, eps)
         self.layers = [DecoderLayer(args, n) for n in range(self.depth)]
+        self.column_size: int = 2 * self.depth * args.num_key_value_heads * (args.head_dim or 0)
+        """Numbers that a column of its own caches holds."""
         self.norm = nn.RMSNorm(width, eps)
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: list[Any]) -> mx.array:
@@ -63,19 +68,29 @@ def load(path: Path, *, packed: bool | None = None) -> Qwen35Mtp:
     `packed`: see `checkpoint.fill`.
     """
     source = native(path)
-    prefix = MARK
-    if not source.weights:
-        source, prefix = read(path), ""
+    if not source.tensors:
+        source = shards.read(path)
         if source.config.get("model_type") != QWEN_SIDECAR:
-            raise StartError(f"{path} has no mtp.* tensors: its conversion dropped them (stoker convert --mtp)")
-    net = Qwen35Mtp(text_config(source.config))
-    fill(net, source, converted(source), prefix=prefix, packed=packed)
-    return net
+            raise StartError(
+                f"{path} holds no mtp.* tensors: its conversion has dropped them, "
+                "and stoker convert --mtp writes them from the original checkpoint"
+            )
+    checkpoint = Checkpoint(str(path), _packing(source.config), converted(source))
+    return fill(Qwen35Mtp(text_config(source.config)), checkpoint, packed=packed)
 
 
-def native(path: Path) -> Checkpoint:
-    """The `mtp.*` tensors of a directory, none if it has none. Each shard's own header says what it holds."""
-    return read(path, lambda name: f".{MARK}" in f".{name}")
+def native(path: Path) -> Shards:
+    """The `mtp.*` tensors of a directory, none if it has none."""
+    return shards.read(path, lambda name: f".{MARK}" in f".{name}")
+
+
+def _packing(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration with its single layers' packing under the names that the network has."""
+    settings = config.get("quantization") or config.get("quantization_config")
+    if not isinstance(settings, Mapping):
+        return config
+    own = {name.rpartition(MARK)[2]: value for name, value in settings.items() if f".{MARK}" in f".{name}"}
+    return {**config, "quantization": {**settings, **own}}
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,13 +104,13 @@ def block_size(config: Mapping[str, Any]) -> int:
     return int(config.get("block_size") or depth + 2)
 
 
-def converted(source: Checkpoint) -> Weights:
+def converted(source: Shards) -> Weights:
     """The tensors under the network's names.
 
     The norms of a Hugging Face checkpoint are stored without their 1; MLX's files, and sidecars, have it.
     """
     weights: Weights = {}
-    for name, array in source.weights.items():
+    for name, array in source.tensors.items():
         _, mark, behind = f".{name}".rpartition(f".{MARK}")
         own = behind if mark else name
         stored_without = bool(mark) and not source.mlx and array.ndim == 1 and "norm" in own
