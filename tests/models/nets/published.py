@@ -260,3 +260,67 @@ def gemma_assistant(
         order = np.random.default_rng(9).permutation(VOCAB).astype(np.int64)
         w["masked_embedding.token_ordering"] = mx.array(order)
     return save(place, config, w, mlx=bool(bits))
+
+
+# Muse Glimmer
+
+GLIMMER_TAPS = (1, 3, 5)
+GLIMMER_BLOCK = 8
+
+
+def glimmer_target(seed: int = 23) -> nn.Module:
+    return renewed(tiny.muse_glimmer(), seed)
+
+
+def block_layer(w: Weights, layer: str, numbers: Numbers, inner: int) -> None:
+    """One decoder layer of a block drafter."""
+    w[f"{layer}.input_layernorm.weight"] = numbers.norm(WIDTH)
+    w[f"{layer}.post_attention_layernorm.weight"] = numbers.norm(WIDTH)
+    for name, shape in (("q", (64, WIDTH)), ("k", (32, WIDTH)), ("v", (32, WIDTH)), ("o", (WIDTH, 64))):
+        w[f"{layer}.self_attn.{name}_proj.weight"] = numbers.matrix(*shape)
+    w[f"{layer}.self_attn.q_norm.weight"] = numbers.norm(16)
+    w[f"{layer}.self_attn.k_norm.weight"] = numbers.norm(16)
+    for name, shape in (("gate", (inner, WIDTH)), ("up", (inner, WIDTH)), ("down", (WIDTH, inner))):
+        w[f"{layer}.mlp.{name}_proj.weight"] = numbers.matrix(*shape)
+
+
+def glimmer_assistant(
+    place: Path, *, dtype: mx.Dtype = mx.float32, bits: int = 0, nested: bool = False, **changes: Any
+) -> Path:
+    numbers, layers = Numbers(3), len(GLIMMER_TAPS)
+    w: Weights = {
+        "encoder.fc.weight": numbers.matrix(WIDTH, layers * WIDTH),
+        "encoder.output_norm_enc.weight": numbers.norm(WIDTH),
+        "norm.weight": numbers.norm(WIDTH),
+    }
+    for n in range(layers):
+        block_layer(w, f"layers.{n}", numbers, 96)
+    w = cast(w, dtype)
+    config: dict[str, Any] = {
+        "architectures": ["MuseGlimmerAssistantModel"],
+        "model_type": "muse_glimmer_assistant",
+        "hidden_size": WIDTH,
+        "intermediate_size": 96,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "rms_norm_eps": 1e-5,
+        "layer_types": ["sliding_attention"] * layers,
+        "sliding_window": tiny.WINDOW,
+        "block_size": GLIMMER_BLOCK,
+        "mask_token_id": VOCAB - 1,
+        "target_layer_ids": list(GLIMMER_TAPS),
+        "num_target_layers": 8,
+        "vocab_size": VOCAB,
+        "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"},
+    }
+    if nested:
+        inner = ("block_size", "mask_token_id", "target_layer_ids")
+        config["dflash_config"] = {key: config.pop(key) for key in inner}
+        config = {key: value for key, value in config.items() if key not in ("vocab_size", "num_target_layers")}
+    config |= changes
+    if bits:
+        w, more = packed(w, bits)
+        config |= more
+    return save(place, config, w, mlx=bool(bits))

@@ -1,4 +1,4 @@
-"""Records what mlx-vlm 0.7.10's MTP drafters do on the tiny checkpoints of `published.py`.
+"""Records what mlx-vlm 0.7.10's MTP and Glimmer drafters do on the tiny checkpoints of `published.py`.
 
 Not run by the tests, which read what it wrote. In an environment that holds mlx 0.32.4, mlx-lm 0.32.2 and
 mlx-vlm 0.7.10 (the last one without its dependencies): `PYTHONPATH=tests python tests/models/nets/record_mtp.py`.
@@ -6,6 +6,7 @@ mlx-vlm 0.7.10 (the last one without its dependencies): `PYTHONPATH=tests python
 
 import json
 import tempfile
+import types
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from models.nets import published
 from models.nets.scripts import (
     BLOCK,
     GEMMA_CASES,
+    GLIMMER_CASES,
+    GLIMMER_STEPS,
     PROMPT,
     QWEN_CASES,
     ROUNDS,
     final,
     gemma_columns,
     gemma_lengths,
+    glimmer_features,
     residuals,
     verified,
 )
@@ -100,6 +104,30 @@ def gemma(path: Path, dtype: mx.Dtype, length: int) -> dict[str, Any]:
     return {"proposals": tokens, "logits": [numbers(row) for row in logits]}
 
 
+def glimmer(path: Path, dtype: mx.Dtype) -> dict[str, Any]:
+    """Logits' best tokens and hidden states of blocks behind growing contexts.
+
+    Single columns go through the concatenating path too: past the window the reference's ring addresses wrong keys.
+    """
+    target = published.glimmer_target()
+    target.set_dtype(dtype)
+    target.config = types.SimpleNamespace(
+        model_type="muse_glimmer_text", hidden_size=published.WIDTH, num_hidden_layers=8, vocab_size=published.VOCAB
+    )
+    drafter, _ = load_drafter(str(path))
+    drafter.bind(target)
+    caches = drafter.make_cache()
+    for cache in caches:
+        cache.update_and_fetch = types.MethodType(lambda it, keys, values: it._update_concat(keys, values), cache)
+    tokens, hidden = [], []
+    for number, columns in enumerate(GLIMMER_STEPS):
+        block = mx.array([[final(number), *[published.VOCAB - 1] * (published.GLIMMER_BLOCK - 1)]])
+        out = drafter._hidden(block, glimmer_features(number, columns).astype(dtype)[None], caches)[:, 1:]
+        tokens.append(mx.argmax(drafter._logits(out), axis=-1).tolist()[0])
+        hidden.append(numbers(out[0, :, ::4]))
+    return {"proposals": tokens, "hidden": hidden}
+
+
 def main() -> None:
     HERE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
@@ -111,6 +139,8 @@ def main() -> None:
             for length in gemma_lengths(name)
         }
         (HERE / "gemma4_assistant.json").write_text(json.dumps(made))
+        made = {name: glimmer(case.write(Path(place) / name), case.dtype) for name, case in GLIMMER_CASES.items()}
+        (HERE / "glimmer.json").write_text(json.dumps(made))
 
 
 if __name__ == "__main__":

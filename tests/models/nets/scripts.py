@@ -71,3 +71,17 @@ def gemma_columns(kind: str, length: int) -> tuple[mx.array, mx.array]:
     dim = 32 if kind == "full_attention" else 16
     numbers = Numbers(50 + dim)
     return numbers.matrix(2, length, dim, size=1.0), numbers.matrix(2, length, dim, size=1.0)
+
+
+GLIMMER_CASES = {
+    "float32": Case(published.glimmer_assistant),
+    "bfloat16": Case(lambda place: published.glimmer_assistant(place, dtype=mx.bfloat16), mx.bfloat16),
+    "4-bit": Case(lambda place: published.glimmer_assistant(place, bits=4)),
+}
+GLIMMER_STEPS = (10, 1, 4, 2, 1, 3, 8, 1, 1, 4)
+"""New columns before each block: accept counts 0 to 3 among them, inside of the window and past it."""
+
+
+def glimmer_features(number: int, columns: int) -> mx.array:
+    """Made-up residual streams of the taps side by side, [columns, T · H]."""
+    return Numbers(300 + number).matrix(columns, len(published.GLIMMER_TAPS) * published.WIDTH, size=1.0)
