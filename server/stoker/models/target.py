@@ -110,6 +110,11 @@ class Target:
         """
         return self._caches.view(caches, slots)
 
+    def key_heads(self, cache: int) -> tuple[int, int]:
+        """Key heads of a cache by its place, and their width."""
+        _, (heads, _, dim) = self._forms[cache].parts[0]
+        return heads, dim
+
     def snapshot(self, slot: int) -> Snapshot:
         """A slot's content, copied to the host. Waits for the device."""
         return Snapshot.of(self._caches.read(slot), self.lengths[slot])

@@ -73,6 +73,8 @@ class GemmaAssistant(nn.Module):
         self.window, self.vocab = args.sliding_window, args.vocab_size
         self.width: int = config["backbone_hidden_size"]
         """Features of the target's residual stream."""
+        self.block: int = config.get("block_size") or 4
+        """Columns of a round that it is made for, the anchor's included."""
         self.model = _Inner(args)
         self.pre_projection = nn.Linear(2 * self.width, args.hidden_size, bias=False)
         self.post_projection = nn.Linear(args.hidden_size, self.width, bias=False)
@@ -118,6 +120,11 @@ class GemmaAssistant(nn.Module):
     def layer_types(self) -> tuple[str, ...]:
         """Its kinds of layers, each once."""
         return tuple(dict.fromkeys(self.kinds))
+
+    def heads(self, kind: str) -> tuple[int, int]:
+        """Query heads of that kind's layers, and their width: the target's keys must be as wide."""
+        attention = self.model.layers[self.kinds.index(kind)].self_attn
+        return attention.n_heads, attention.head_dim
 
     def _see(self, kind: str, keys: mx.array, values: mx.array, view: View, lengths: mx.array) -> Seen:
         reaches = [self._reach(kind, length) for length in view.lengths]

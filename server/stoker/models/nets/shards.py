@@ -25,6 +25,15 @@ def _all(name: str) -> bool:
     return True
 
 
+def read_config(path: Path) -> Mapping[str, Any]:
+    """A directory's config.json. Raises StartError, one line."""
+    file = path.expanduser() / "config.json"
+    try:
+        return cast("Mapping[str, Any]", json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise StartError(f"cannot read {file}: {error}") from error
+
+
 def read(path: Path, wanted: Callable[[str], bool] = _all) -> Shards:
     """The tensors of a directory whose names are wanted; possibly none. Raises StartError, one line.
 
@@ -33,13 +42,13 @@ def read(path: Path, wanted: Callable[[str], bool] = _all) -> Shards:
     place = path.expanduser()
     tensors: dict[str, mx.array] = {}
     formats: set[str] = set()
+    config = read_config(path)
     try:
-        config = json.loads((place / "config.json").read_text("utf-8"))
         for file in sorted(place.glob("*.safetensors")):
             found, metadata = cast("tuple[dict[str, mx.array], dict[str, str]]", mx.load(str(file), None, True))
             mine = {name: tensor for name, tensor in found.items() if wanted(name)}
             tensors |= mine
             formats |= {metadata.get("format", "")} if mine else set()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:
         raise StartError(f"cannot load the drafter {path}: {(str(error).splitlines() or [repr(error)])[0]}") from error
-    return Shards(place, cast("Mapping[str, Any]", config), tensors, formats == {"mlx"})
+    return Shards(place, config, tensors, formats == {"mlx"})
