@@ -101,13 +101,13 @@ class Acceptance:
 
     def reach(self, depth: int) -> list[float]:
         """The probability that proposals 1 … depth are accepted, cumulative."""
-        return list(accumulate(self._steps(depth), operator.mul))
+        return list(accumulate(self.steps(depth), operator.mul))
 
-    def _steps(self, depth: int) -> list[float]:
+    def steps(self, depth: int) -> list[float]:
         """For each depth, the probability that its proposal is right if the ones before it are."""
         weight, priors = PRIOR_WEIGHT, [self.prior] * depth
         if self.general is not None:
-            weight, priors = GENERAL_WEIGHT, self.general._steps(depth)
+            weight, priors = GENERAL_WEIGHT, self.general.steps(depth)
         pooled = (sum(self.right) + weight * (sum(priors) / depth if depth else 0.0)) / (sum(self.tested) + weight)
         steps: list[float] = []
         for i in range(depth):
