@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx import nn
+from mlx.utils import tree_flatten
 from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import KVCache
 from mlx_lm.models.qwen3_5 import DecoderLayer, TextModelArgs
@@ -75,8 +76,30 @@ def load(path: Path, *, packed: bool | None = None) -> Qwen35Mtp:
                 f"{path} holds no mtp.* tensors: its conversion has dropped them, "
                 "and stoker convert --mtp writes them from the original checkpoint"
             )
-    checkpoint = Checkpoint(str(path), _packing(source.config), converted(source))
-    return fill(Qwen35Mtp(text_config(source.config)), checkpoint, packed=packed)
+    return _built(source, packed=packed)
+
+
+def sidecar(path: Path) -> tuple[dict[str, Any], Weights]:
+    """Configuration and tensors of a sidecar made of a checkpoint's `mtp.*` tensors, in the types they are stored in.
+
+    Raises StartError if there are none, or not the ones that the heads need.
+    """
+    source = native(path)
+    if not source.tensors:
+        raise StartError(f"{path} holds no mtp.* tensors: only the original checkpoint has them, conversions drop them")
+    net = _built(source, packed=True)
+    text = {**text_config(source.config), "mtp_num_hidden_layers": net.depth}
+    config = {"model_type": QWEN_SIDECAR, "text_config": text, "block_size": block_size(text)}
+    packing = _packing(source.config).get("quantization") if any(".scales" in name for name in source.tensors) else None
+    return {**config, **({"quantization": packing} if packing else {})}, dict(tree_flatten(net.parameters()))
+
+
+def _built(source: Shards, *, packed: bool | None) -> Qwen35Mtp:
+    weights = converted(source)
+    layers = {int(name.split(".")[1]) for name in weights if name.startswith("layers.")}
+    # The tensors say how deep the heads are: configurations are silent about it, or wrong.
+    text = {**text_config(source.config), "mtp_num_hidden_layers": 1 + max(layers, default=0)}
+    return fill(Qwen35Mtp(text), Checkpoint(str(source.path), _packing(source.config), weights), packed=packed)
 
 
 def native(path: Path) -> Shards:
