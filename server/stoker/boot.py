@@ -14,7 +14,7 @@ from stoker.core.errors import InvalidRequest, StartError
 from stoker.core.info import BudgetView, ModelInfo
 from stoker.core.request import Grammar
 from stoker.core.work import Ticker, Traits
-from stoker.models import fetch, hub
+from stoker.models import fetch, hub, shipped
 from stoker.models.identity import identity
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
@@ -22,8 +22,9 @@ from stoker.models.sampling import Sampler
 from stoker.models.shelf import subject
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Assembled, Subject, assemble
+from stoker.rounds.assembly import Assembled, assemble
 from stoker.rounds.engine import Engine
+from stoker.rounds.kinds import Subject
 from stoker.rounds.memory import Memory
 from stoker.rounds.shelf import Shelf
 from stoker.rounds.sleeper import SleepingEngine
@@ -56,6 +57,8 @@ class Booted:
     """Tokens that one slot holds."""
     budget: Callable[[], BudgetView | None]
     """What drafting costs and how it was decided, at the moment of asking; None: nothing drafts."""
+    drafting: Drafting
+    """What was asked for, its kind settled by the checkpoint."""
     about: Mapping[str, object]
     """What `/props` says of drafting beside the command line's own words."""
 
@@ -101,6 +104,7 @@ async def boot(settings: Settings, device: Device) -> Booted:
         traits.slots,
         traits.context,
         budget=lambda: None if budget is None else budget.view(),
+        drafting=machine.assembled.drafting,
         about=_about(machine.assembled),
     )
 
@@ -143,7 +147,7 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
     speculator = Speculator(assembled.speculation, target.context)
     shelf = Shelf(target, identity(loaded))
     engine = Engine(target, sampler, tokenizer.end_ids, speculator, grammars, shelf)
-    sizes = target.bytes_per_column, target.bytes_per_slot
+    sizes = target.bytes_per_column + assembled.bytes_per_column, target.bytes_per_slot
     traits = Traits(target.slots, target.context, target.recurrent, *sizes)
     return _Machine(engine, loaded, tokenizer, grammars, traits, assembled)
 
@@ -172,10 +176,13 @@ def _about(assembled: Assembled) -> dict[str, object]:
     return {} if exactness is None else {"exactness": exactness.describe()}
 
 
-def _draft_path(drafting: Drafting, settings: Settings) -> Path:
+def _draft_path(drafting: Drafting, settings: Settings) -> Path | None:
+    """Where the drafter's checkpoint is; None: it has none of its own."""
+    if drafting.shipped:
+        return shipped.drafter()
     if drafting.model:
-        return Path(drafting.model)
-    return hub.fetch(drafting.repo, hub=_hub(settings))
+        return Path(drafting.model).expanduser()
+    return hub.fetch(drafting.repo, hub=_hub(settings)) if drafting.repo else None
 
 
 def _hub(settings: Settings) -> hub.Hub:

@@ -1,5 +1,7 @@
 """A block drafter's attention and decoder layer (Qwen3's form), over context in slot caches."""
 
+from collections.abc import Callable
+
 import mlx.core as mx
 from mlx import nn
 from mlx_lm.models.rope_utils import initialize_rope
@@ -27,7 +29,9 @@ class Attention(nn.Module):
         self.k_norm = nn.RMSNorm(dim, eps=config.eps)
         if config.sinks:
             self.attention_sink_bias = mx.zeros((config.heads,))
-        self._rope = initialize_rope(dim, config.rope_theta, config.interleaved, config.rope_scaling, config.positions)
+        self._rope: Callable[..., mx.array] = initialize_rope(
+            dim, config.rope_theta, config.interleaved, config.rope_scaling, config.positions
+        )
         self._dim, self._sight, self._sinks = dim, sight, config.sinks
 
     def __call__(self, block: mx.array, context: mx.array, place: Place, cache: SlotKV) -> mx.array:

@@ -80,7 +80,7 @@ def _norm(modules: list[tuple[str, nn.Module]]) -> nn.Module | None:
 
 def _width(table: nn.Module) -> int:
     """Of an embedding, packed or not."""
-    return table.dims if isinstance(table, nn.QuantizedEmbedding) else table.weight.shape[-1]
+    return table.dims if isinstance(table, nn.QuantizedEmbedding) else table["weight"].shape[-1]
 
 
 def _scale(model: nn.Module, modules: list[tuple[str, nn.Module]], width: int) -> float:
