@@ -140,7 +140,7 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
     if settings.warmup:
         warm_up(target, sampler)
     memory = Memory(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider()))
-    whole = Subject(target, tokenizer.pieces)
+    whole = Subject(target, tokenizer.pieces, path)
     assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
     grammars = Grammars(tokenizer)
     _check(settings, grammars)
