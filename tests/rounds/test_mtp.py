@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -12,6 +12,7 @@ from mlx import nn
 from models import tiny
 from models.nets import published
 from rounds.harness import GREEDY, PROMPTS, WARM, Harness, Wanted, greedy
+from rounds.pairs import PAIRS, Pair
 from stoker.acceptance.governor import Graded
 from stoker.acceptance.select import Setting
 from stoker.core.counters import Kind
@@ -19,34 +20,12 @@ from stoker.core.errors import StartError
 from stoker.core.request import Speculation
 from stoker.models.target import Target
 from stoker.rounds import glimmer, mtp
-from stoker.rounds.base import Drafter
 from stoker.rounds.chain import Chain
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.ngrams import Sizes
 from stoker.rounds.speculator import Speculation as How
 
 pytestmark = pytest.mark.mlx
-
-
-@dataclass(frozen=True)
-class Pair:
-    make: Callable[[], nn.Module]
-    write: Callable[[Path], Path]
-    load: Callable[..., Drafter] = mtp.load
-
-
-def ordered(place: Path) -> Path:
-    return published.gemma_assistant(place, ordered=True)
-
-
-PAIRS = {
-    "gemma4": Pair(published.gemma_target, published.gemma_assistant),
-    "gemma4 ordered": Pair(published.gemma_target, ordered),
-    "gemma4 shared": Pair(tiny.gemma4_shared, published.gemma_assistant),
-    "qwen3_5": Pair(published.qwen_target, published.qwen_native),
-    "qwen3_5 experts": Pair(tiny.qwen3_5_moe, lambda place: published.qwen_native(place, moe=True)),
-    "glimmer": Pair(published.glimmer_target, published.glimmer_assistant, glimmer.load),
-}
 
 
 def how(pair: Pair, place: Path, target: Target, **more: object) -> How:

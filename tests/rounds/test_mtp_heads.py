@@ -168,3 +168,49 @@ def test_the_seeds_distribution_goes_with_it(tmp_path: Path) -> None:
     hidden = mx.stack([out[0, -1] for out in given(heads)])
     expected = mx.softmax(heads.lender.head(hidden) / 0.7, axis=-1)
     assert mx.abs(made.q - expected).max().item() < 1e-6
+
+
+def continued(heads: MtpHeads, prompt: tuple[int, ...], cached: int, stream: mx.array, **more: int) -> list[int]:
+    """A second request's first proposals; the target holds `cached` of its columns."""
+    session = heads.open(Opening(7, 0, prompt, cached, GREEDY, BLOCK - 1, **more))
+    if cached < len(prompt) - 1:
+        session.read(len(prompt) - 1, {heads.layer: stream[cached:]})
+    assert session.start == 0
+    return proposed(heads, session)
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_a_conversation_goes_on_where_the_slot_ends(more: int, tmp_path: Path) -> None:
+    """The last column of a slot has no successor when its request leaves: the next prompt brings it."""
+    path = published.qwen_native(tmp_path)
+    heads = drafter(path)
+    session = opened(heads)
+    emitted = (5, 6, 7)
+    session.observe(Verdict(emitted, 2, 3), 0, {heads.layer: scripts.residuals(1, 3)})
+    keep = len(PROMPT) + 2
+    session.close(keep)
+    assert heads.columns.lengths[0] == keep - 1
+    prompt = (*PROMPT, 5, 6, 90, *range(20, 20 + more))
+    stream = mx.concatenate(
+        [scripts.residuals(0, len(PROMPT) - 1), scripts.residuals(1, 3), scripts.residuals(2, more)]
+    )
+    whole = drafter(path)
+    other = whole.open(Opening(0, 0, prompt, 0, GREEDY, BLOCK - 1))
+    other.read(len(prompt) - 1, {whole.layer: stream[: len(prompt) - 1]})
+    assert continued(heads, prompt, keep, stream) == proposed(whole, other)
+
+
+def test_columns_follow_the_targets_into_another_slot_and_back_from_the_shelf(tmp_path: Path) -> None:
+    path = published.qwen_native(tmp_path)
+    heads = drafter(path, slots=2)
+    session = opened(heads, slot=1)
+    stream = scripts.residuals(0, len(PROMPT) - 1)
+    expected = continued(drafter(path), PROMPT, 0, stream)
+    assert continued(heads, PROMPT, len(PROMPT) - 1, stream, source=1) == expected
+    heads.keep(1, 42)
+    session.close(0)
+    heads.columns.cut(1, 0)
+    assert continued(heads, PROMPT, len(PROMPT) - 1, stream, kept=42) == expected
+    heads.drop([42])
+    gone = heads.open(Opening(9, 1, PROMPT, len(PROMPT) - 1, GREEDY, BLOCK - 1, kept=42))
+    assert not gone.wants_round

@@ -19,34 +19,20 @@ import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
-from stoker.core.prefix import common_prefix
 from stoker.models.nets.columns import Columns
 from stoker.models.nets.lender import Lender
 from stoker.models.nets.qwen3_5_mtp import Qwen35Mtp
 from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
-from stoker.models.snapshot import Snapshot
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.leftovers import Left, Leftovers
 
 LONGEST_DEBT = 32
 """Pending columns that a drafting forward may run; more are run down as they come."""
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What a slot of the own cache holds between requests."""
-
-    start: int
-    """The position of the target that its first column belongs to."""
-    tokens: tuple[int, ...]
-    """Of the sequence, up to the token of the last column."""
-
-
-NOTHING_LEFT = Left(0, ())
 
 
 @dataclass(slots=True)
@@ -103,14 +89,25 @@ class HeadsSession:
         self.run_down(LONGEST_DEBT)
 
     def close(self, keep: int) -> None:
-        """Of `keep` tokens that stay, the last has no successor yet, and so no column."""
-        self.held, self.chained = max(0, min(self.held, keep - 1 - self.start)), 0
+        """Columns up to the last of `keep` positions stay, and that one's stream: its token is yet to come."""
+        self.chained = 0
+        stream, tokens, ahead = self.pending, self.owed, keep - 1 - self.start - self.held
+        self.pending = []
+        if stream and 0 <= ahead < len(tokens):
+            whole = mx.concatenate(stream)
+            if ahead:
+                self.heads.columns.cut(self.slot, self.held)
+                self.heads.run([self], [tokens[:ahead]], [whole[:ahead]])
+            self.pending = [whole[ahead : ahead + 1]]
+            mx.async_eval(self.pending, self.heads.columns.marker())
+        self.held = max(0, min(self.held, keep - 1 - self.start))
         self.heads.columns.cut(self.slot, self.held)
-        self.heads.closed(self)
+        self.heads.leftovers.leave(self.slot, self)
 
     @property
     def left(self) -> Left:
-        return Left(self.start, tuple(self.tokens[: self.start + self.held + 1]) if self.held else ())
+        tokens = tuple(self.tokens[: self.start + self.held + 1]) if self.held else ()
+        return Left(self.start, tokens, self.pending[0][:1] if self.pending else None)
 
     @property
     def owed(self) -> list[int]:
@@ -148,9 +145,7 @@ class MtpHeads:
         self.acceptance = Acceptance()
         """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._sampler = Sampler(target.vocab, [])
-        self._rows: dict[int, HeadsSession] = {}
-        self._left: dict[int, Left] = {}
-        self._kept: dict[int, tuple[Snapshot, Left]] = {}
+        self.leftovers = Leftovers(self.columns)
 
     @property
     def kind(self) -> Kind:
@@ -173,49 +168,23 @@ class MtpHeads:
         return self.net.column_size * self.net.norm.weight.dtype.size
 
     def open(self, opening: Opening) -> HeadsSession:
-        # Equal tokens up to a column's own give equal columns: only what agrees is reused.
-        left = self._brought(opening)
-        agreed = min(common_prefix(left.tokens, opening.prompt) - 1, opening.cached)
-        whole = agreed == opening.cached and agreed > left.start
-        start, held = (left.start, agreed - left.start) if whole else (opening.cached, 0)
-        self.columns.cut(opening.slot, held)
+        slot, cached = opening.slot, opening.cached
+        left = self.leftovers.bring(opening)
+        stop, stream = left.agree(opening)
+        start, held = (left.start, stop - left.start) if stop else (cached, 0)
+        self.columns.cut(slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         own, most = Acceptance(general=self.acceptance), min(opening.most, self._most)
-        tokens = list(opening.prompt)
-        session = HeadsSession(self, opening.slot, tokens, opening.cached, draws, most, own, start, held)
-        self._rows[opening.slot] = session
+        session = HeadsSession(self, slot, list(opening.prompt), cached, draws, most, own, start, held)
+        session.pending += [] if stream is None else [stream]
+        self.leftovers.take(slot, session)
         return session
 
-    def closed(self, session: HeadsSession) -> None:
-        """The session's slot holds what is left of it."""
-        self._left[session.slot] = session.left
-        if self._rows.get(session.slot) is session:
-            del self._rows[session.slot]
-
-    # beside the target's slots
-
     def keep(self, slot: int, key: int) -> None:
-        self._kept[key] = (self.columns.snapshot(slot), self._held(slot))
+        self.leftovers.keep(slot, key)
 
     def drop(self, keys: Iterable[int]) -> None:
-        for key in keys:
-            self._kept.pop(key, None)
-
-    def _held(self, slot: int) -> Left:
-        """What a slot's columns are of, whether its request still runs or not."""
-        session = self._rows.get(slot)
-        return self._left.get(slot, NOTHING_LEFT) if session is None else session.left
-
-    def _brought(self, opening: Opening) -> Left:
-        """Does what the target did to bring the row's columns into its slot; says what it holds then."""
-        kept, left = self._kept.get(opening.kept), self._left.pop(opening.slot, NOTHING_LEFT)
-        if opening.source >= 0 and opening.source != opening.slot:
-            self.columns.copy(opening.source, opening.slot)
-            return self._held(opening.source)
-        if kept is not None:
-            self.columns.put(opening.slot, kept[0])
-            return kept[1]
-        return left
+        self.leftovers.drop(keys)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]
