@@ -152,7 +152,7 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
         warm_up(target, sampler)
     pooling = _pooling(loaded, settings)
     memory = Memory(Path(settings.cache_dir).expanduser(), _subject(loaded, settings, adapters))
-    whole = Subject(target, tokenizer.pieces)
+    whole = Subject(target, tokenizer.pieces, path)
     assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
     grammars = Grammars(tokenizer)
     _check(settings, grammars)

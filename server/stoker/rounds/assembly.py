@@ -55,14 +55,17 @@ def assemble(
     if drafting.kind is None:
         return Assembled(Speculation(setting=drafting.rule, coupled=drafting.coupled), drafting=drafting)
     target = subject.target
-    drafting, built = _built(drafting, subject, find)
-    drafter = built.drafter
+    path = None if drafting.kind is Kind.PROMPT_LOOKUP else find(drafting)
+    drafting, built = _built(drafting, subject, path)
+    drafter, memory = built.drafter, memory.beside(path)
     exactness = establish(Mode(drafting.exactness), target, min(drafter.width + 1, WIDEST), memory.exactness)
     for line in exactness.lines():
         log.info(line)
     budget = memory.budget()
     if not budget.cost("", 1, 1):
         seed(budget, target, exactness.widest(drafter.width + 1))
+    if built.acceptance is not None:
+        budget.adopt(drafter.kind, built.acceptance, min(drafter.width, exactness.widest(drafter.width + 1) - 1))
     if _rehearse(budget, target, drafter, exactness.widest(drafter.width + 1)):
         memory.keep(budget)
     speculation = Speculation(
@@ -80,10 +83,9 @@ def assemble(
     return Assembled(speculation, exactness, budget, drafting)
 
 
-def _built(drafting: Drafting, subject: Subject, find: Callable[[Drafting], Path | None]) -> tuple[Drafting, Built]:
+def _built(drafting: Drafting, subject: Subject, path: Path | None) -> tuple[Drafting, Built]:
     """The drafter, and what it turned out to be. Its load time is logged and stands in no request's timings."""
     begun = clock.now()
-    path = None if drafting.kind is Kind.PROMPT_LOOKUP else find(drafting)
     settled = settle(drafting, path)
     built = build(Order(settled, subject, path))
     if path is not None:

@@ -157,7 +157,7 @@ class BlockDrafter:
         self._net, self._most, self._least_p = net, own if most is None else min(most, own), least_p
         self._sampler = Sampler(target.vocab, [])
         self._context = Context(net, target.slots, target.context)
-        self._acceptance = Acceptance()
+        self.acceptance = Acceptance()
         """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._tokens: dict[int, list[int]] = {}
         """By slot, the tokens of its columns, and possibly more."""
@@ -192,7 +192,7 @@ class BlockDrafter:
         tokens = self._tokens[slot] = list(opening.prompt)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         most = min(opening.most, self._most)
-        return BlockSession(self._context, slot, tokens, draws, most, Acceptance(general=self._acceptance))
+        return BlockSession(self._context, slot, tokens, draws, most, Acceptance(general=self.acceptance))
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]

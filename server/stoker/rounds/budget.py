@@ -7,6 +7,8 @@ Rules of this file
 3. The tick's width is the one with the most expected tokens per second, the drafters' forwards
    included. Width 1 is a plain tick.
 4. A drafter that does not pay is tried again now and then, within `PROBE_SHARE` of the time.
+5. What is known of a drafter (`Profile`) is remembered for the pair and the machine; one that nothing is
+   known of yet is measured by a few rounds before it can be declined.
 
 Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
@@ -16,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from stoker.core.info import BudgetView, TickCost
+from stoker.core.info import BudgetView, DraftVerdict, Standing, TickCost
 from stoker.rounds.costs import CostTable
 
 MARGIN = 1.03
@@ -32,6 +34,10 @@ FORGIVING = 0.995
 """Of the same, at every tick in which the drafters are parked: nobody is judged for ever by their past."""
 DOUBT = 8.0
 """Proposals, accepted as promised, that promises begin with."""
+PROFILE = 4
+"""Requests after which a drafter's verdict counts as settled."""
+ENOUGH = 6.0
+"""Rounds of evidence, decayed, without which an adopted drafter is not declined: about seven."""
 GENERAL_WEIGHT = 4.0
 """Tests that what is known of other requests counts for."""
 
@@ -75,6 +81,17 @@ class Acceptance:
         return steps
 
 
+@dataclass(slots=True)
+class Profile:
+    """How a drafter fares with its target, over all requests. It outlives the process."""
+
+    acceptance: Acceptance
+    most: int = 0
+    """Proposals that a round may hold."""
+    requests: int = 0
+    """Those in which the budget had to decide about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What one row could draft: the probability that it gets so far, for each proposal it may make."""
@@ -105,6 +122,8 @@ class Budget:
         self.ticks: dict[int, int] = {}
         """Ticks since the start by width."""
         self.declined = 0
+        self.profiles: dict[str, Profile] = {}
+        """What is known of drafters beside their costs, by company."""
 
     def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
         """A tick took so long."""
@@ -145,8 +164,15 @@ class Budget:
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
             if gain > max(best.gain, MARGIN):
                 best = Choice(width, gain)
+        if best.width == 1 and widths and self._unknown(company):
+            return Choice(max(widths), 1.0)
         self.declined += best.width == 1
         return best
+
+    def _unknown(self, company: str) -> bool:
+        """True while a drafter's profile has too few rounds to decline it by."""
+        profile = self.profiles.get(company)
+        return profile is not None and sum(profile.acceptance.tested[:1]) < ENOUGH
 
     def may_probe(self, company: str, rows: int, width: int) -> bool:
         """True if drafters that do not pay may be tried again: the time since their last trial bears the cost."""
@@ -162,6 +188,34 @@ class Budget:
         kept, said = self._kept.get(company, (0.0, 0.0))
         self._kept[company] = (kept * FORGIVING, said * FORGIVING)
 
+    def adopt(self, company: str, acceptance: Acceptance, most: int) -> None:
+        """A drafter's own account of its acceptance, which goes on from what earlier runs have learned."""
+        known = self.profiles.get(company, Profile(acceptance))
+        acceptance.right, acceptance.tested = known.acceptance.right, known.acceptance.tested
+        self.profiles[company] = Profile(acceptance, most, known.requests)
+
+    def profiled(self, company: str) -> bool:
+        """A request ended that could have drafted. True once, when the profile is complete."""
+        profile = self.profiles.get(company)
+        if profile is None:
+            return False
+        profile.requests += 1
+        return profile.requests == PROFILE
+
+    def verdict(self, company: str) -> DraftVerdict:
+        """What one row alone gains, by what is known now: the same arithmetic as `choose`."""
+        profile = self.profiles[company]
+        reach, plain = profile.acceptance.reach(profile.most), self.cost("", 1, 1)
+        gain, width = 0.0, 1
+        for columns in range(2, profile.most + 2):
+            cost = self.cost(company, 1, columns)
+            promised = (1 + sum(reach[: columns - 1])) * plain / cost if cost else 0.0
+            gain, width = max((gain, width), (promised, columns))
+        standing = Standing.KEPT if gain > MARGIN else Standing.DECLINED
+        if profile.requests < PROFILE:
+            standing = Standing.PROFILING
+        return DraftVerdict(company, standing, gain, width, profile.requests, tuple(reach))
+
     def view(self) -> BudgetView:
         """A copy for `/props` and `/metrics`; may be asked for from another thread."""
         costs = (
@@ -169,4 +223,5 @@ class Budget:
             for company, table in sorted(dict(self.tables).items())
             for (rows, width), cell in sorted(dict(table.cells).items())
         )
-        return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined)
+        verdicts = tuple(self.verdict(company) for company in sorted(self.profiles))
+        return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined, verdicts)

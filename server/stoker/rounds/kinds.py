@@ -14,9 +14,10 @@ from stoker.models.detect import Detected, inspect
 from stoker.models.load import load
 from stoker.models.target import Target
 from stoker.options.drafting import BLOCK, Drafting
-from stoker.rounds import dflash, dspark
+from stoker.rounds import dflash, dspark, glimmer, mtp
 from stoker.rounds.base import Companion, Drafter
 from stoker.rounds.block import BlockDrafter
+from stoker.rounds.budget import Acceptance
 from stoker.rounds.draft_model import DraftModel
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.ngrams import Sizes
@@ -32,6 +33,8 @@ class Subject:
     target: Target
     pieces: Sequence[bytes]
     """The text of each token, which a draft model must share."""
+    path: Path | None = None
+    """Of its checkpoint, which may hold heads of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Order:
 class Built:
     drafter: Drafter
     companions: tuple[Companion, ...] = ()
+    acceptance: Acceptance | None = None
+    """Its account of how the pair agrees in general, for those that learn across requests."""
 
 
 Build = Callable[[Order], Built]
@@ -70,9 +75,19 @@ def block(load_block: LoadBlock) -> Build:
 
     def build(order: Order) -> Built:
         drafter = load_block(order.checkpoint, order.subject.target, most=order.most, least_p=order.drafting.p_min)
-        return Built(drafter, (drafter,))
+        return Built(drafter, (drafter,), drafter.acceptance)
 
     return build
+
+
+def heads(order: Order) -> Built:
+    """MTP: a drafter's checkpoint, or without one the heads in the target's own."""
+    path = order.path or order.subject.path
+    if path is None:
+        raise StartError(f"--draft-kind {Kind.MTP} needs a draft model: give --draft-model (-md)")
+    drafter = mtp.load(path, order.subject.target, most=order.most, own=order.path is None)
+    companions = (drafter,) if isinstance(drafter, mtp.MtpHeads) else ()
+    return Built(drafter, companions, drafter.acceptance)
 
 
 def lookup(drafting: Drafting, *, floor: bool = True) -> Lookup:
@@ -106,11 +121,18 @@ def draft_model(drafting: Drafting, subject: Subject, path: Path) -> DraftModel:
     return DraftModel(model, target, most=drafting.most, least_p=drafting.p_min)
 
 
+def small_model(order: Order) -> Built:
+    drafter = draft_model(order.drafting, order.subject, order.checkpoint)
+    return Built(drafter, acceptance=drafter.acceptance)
+
+
 BUILDERS: Mapping[Kind, Build] = {
     Kind.PROMPT_LOOKUP: lambda order: Built(lookup(order.drafting)),
-    Kind.DRAFT_MODEL: lambda order: Built(draft_model(order.drafting, order.subject, order.checkpoint)),
+    Kind.DRAFT_MODEL: small_model,
     Kind.DFLASH: block(dflash.load),
     Kind.DSPARK: block(dspark.load),
+    Kind.GLIMMER: block(glimmer.load),
+    Kind.MTP: heads,
 }
 
 

@@ -21,6 +21,8 @@ class Drafting:
     off: DraftOff | None = DraftOff.NO_DRAFTER
     parked: bool = False
     """True while the budget says that drafting does not pay."""
+    asked: bool = False
+    """True once the budget had to decide about it."""
 
     @property
     def wants_round(self) -> bool:

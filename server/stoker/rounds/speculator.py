@@ -114,6 +114,7 @@ class Speculator:
         """The row leaves its slot, where `keep` of its tokens stay."""
         session = row.drafting.session
         if session is not None:
+            self._profile(row)
             self._trust(row, lambda: session.close(keep))
         if self._how.diagnostic is not None:
             self._how.diagnostic.close(row)
@@ -198,10 +199,16 @@ class Speculator:
         company = self.company(asking)
         chosen = budget.choose(rows, offers, widths, company).width
         for row in asking:
-            row.drafting.parked = chosen == 1
+            row.drafting.parked, row.drafting.asked = chosen == 1, True
         if chosen == 1 and budget.may_probe(company, rows, widths[0]):
             return widths[0]
         return chosen
+
+    def _profile(self, row: Row) -> None:
+        """A request that could have drafted ends: the last one of a drafter's profile settles its verdict."""
+        budget = self._how.budget
+        if budget is not None and row.drafting.asked and budget.profiled(self.company([row])):
+            self._how.remember(budget)
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
         asks = [

@@ -12,6 +12,8 @@ from stoker.models.target import Target
 TABLES = ("embed_tokens", "embeddings", "wte", "tok_embeddings", "word_embeddings")
 """What mlx-lm's models call their embedding."""
 HEAD = "lm_head"
+NORMS = ("norm", "embedding_norm", "final_layernorm", "ln_f")
+"""What they call their final norm."""
 ROOT_SCALED = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
 """Families that multiply embeddings by the root of their width, in the middle of their forward."""
 
@@ -33,6 +35,19 @@ class Lender:
     """[B, n, width] to [B, n, vocab], without the target's scaling and softcap."""
     untied: bool
     """True: the head is a matrix of its own."""
+    norm: Callable[[mx.array], mx.array] | None
+    """The final norm: from the residual stream behind the last layer to what the head reads; None: not found."""
+
+    def embed(self, ids: mx.array) -> mx.array:
+        """What the target's first layer reads for these ids: int32 [...] to [..., width]."""
+        found = self.embedding(ids)
+        return found if self.scale == 1.0 else found * self.scale
+
+    def final(self, stream: mx.array) -> mx.array:
+        """The residual stream behind the last layer, after the final norm. RuntimeError where that was not found."""
+        if self.norm is None:
+            raise RuntimeError(f"{self.name}: no final norm is found")
+        return self.norm(stream)
 
 
 def lend(target: Target) -> Lender:
@@ -53,7 +68,14 @@ def lend(target: Target) -> Lender:
         scale=_scale(model, modules, _width(table)),
         head=table.as_linear if head is None else head,
         untied=head is not None,
+        norm=_norm(modules),
     )
+
+
+def _norm(modules: list[tuple[str, nn.Module]]) -> nn.Module | None:
+    """The norm that stands beside the list of layers."""
+    beside = [module for _, module in modules if "layers" in module]
+    return next((module[name] for module in beside for name in NORMS if name in module), None)
 
 
 def _width(table: nn.Module) -> int:
