@@ -167,15 +167,17 @@ class Engine:
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
         self._speculator.launched()
-        following, self._following = self._following, None
-        if following is not None:
-            if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
-                self._fly(following)
-                return
-            following.revoke()
+        intent = self._speculator.decide(rows, left)
+        following = self._following
+        if following is not None and intent.width == 1 and following.ids == tuple(row.id for row in rows):
+            self._following = None
+            self._fly(following)
+            return
+        following = None  # nobody may hold a revoked round: the next write would copy the buffers that it reads
+        self._drop_following()
         if not rows:
             return
-        proposals = self._speculator.propose(rows, left)
+        proposals = self._speculator.propose(rows, intent)
         turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
         capture = self._speculator.capture(rows)
         diagnostic = self._speculator.diagnostic

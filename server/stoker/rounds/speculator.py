@@ -51,6 +51,17 @@ class Speculation:
     """Drafters with columns of their own, which are kept when a slot's are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the next round is to be."""
+
+    width: int
+    """Columns; 1: nobody drafts."""
+    asking: Sequence[Row]
+    limits: Mapping[int, int]
+    """Proposals that a row may have, by id."""
+
+
 class Speculator:
     def __init__(self, speculation: Speculation | None = None, context: int = 0, clock: Clock = now) -> None:
         """`context`: columns that a slot may keep. `clock` times the rounds, for the budget."""
@@ -145,16 +156,19 @@ class Speculator:
         kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
         return tuple(sorted({layer for kind in kinds for layer in self._how.drafters[kind].needs.capture}))
 
-    def propose(self, rows: Sequence[Row], left: Mapping[int, int]) -> list[Proposal]:
-        """Proposals for each row of the next round, most of them empty. `left`: tokens a row may still emit, by id."""
+    def decide(self, rows: Sequence[Row], left: Mapping[int, int]) -> Intent:
+        """Whether the next round drafts, and how wide. `left`: tokens a row may still emit, by id. Host only."""
         limits = {row.id: self._limit(row, left[row.id]) for row in rows}
         asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
-        width = self._width(len(rows), asking, limits)
+        return Intent(self._width(len(rows), asking, limits), asking, limits)
+
+    def propose(self, rows: Sequence[Row], intent: Intent) -> list[Proposal]:
+        """Proposals for each row of the next round, most of them empty."""
         proposals: dict[int, Proposal] = {}
-        if width > 1:
-            limits = {id: min(limit, width - 1) for id, limit in limits.items()}
-            for kind in {row.drafting.kind: None for row in asking}:
-                mine = [row for row in asking if row.drafting.kind is kind]
+        if intent.width > 1:
+            limits = {id: min(limit, intent.width - 1) for id, limit in intent.limits.items()}
+            for kind in {row.drafting.kind: None for row in intent.asking}:
+                mine = [row for row in intent.asking if row.drafting.kind is kind]
                 if kind is not None:
                     proposals |= self._ask(self._how.drafters[kind], mine, limits)
         fitted = self._fitted([proposals.get(row.id, NOTHING) for row in rows])
