@@ -213,15 +213,29 @@ def gemma_target(seed: int = 22) -> nn.Module:
     return renewed(tiny.gemma4_text(), seed)
 
 
+def calm_gemma_target() -> nn.Module:
+    """One that is sure of nothing."""
+    model = gemma_target()
+    model.model.norm.weight = model.model.norm.weight * 0.4
+    return model
+
+
 def gemma_assistant(
-    place: Path, *, ordered: bool = False, unified: bool = False, dtype: mx.Dtype = mx.float32, bits: int = 0
+    place: Path,
+    *,
+    ordered: bool = False,
+    unified: bool = False,
+    dtype: mx.Dtype = mx.float32,
+    bits: int = 0,
+    size: float = 1.0,
 ) -> Path:
+    """`size`: of its logits, about."""
     numbers = Numbers(4)
     h = GEMMA_NARROW
     w: Weights = {
         "pre_projection.weight": numbers.matrix(h, 2 * WIDTH),
         "post_projection.weight": numbers.matrix(WIDTH, h),
-        "model.embed_tokens.weight": numbers.matrix(VOCAB, h, size=1.0),
+        "model.embed_tokens.weight": numbers.matrix(VOCAB, h, size=size),
         "model.norm.weight": numbers.norm(h),
     }
     for n, kind in enumerate(GEMMA_TEXT["layer_types"]):
