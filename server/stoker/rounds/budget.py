@@ -151,7 +151,15 @@ class Budget:
         return self.tables[""]
 
     def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
-        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
+        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed."""
+        best = self.best(rows, offers, widths, company)
+        if best.width == 1 and widths and self._unknown(company):
+            return Choice(max(widths), 1.0)
+        self.declined += best.width == 1
+        return best
+
+    def best(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
+        """What `choose` would say, without counting it as a tick's.
 
         While the plain cost is not known, the widest is taken: it is about to be measured.
         """
@@ -164,9 +172,6 @@ class Budget:
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
             if gain > max(best.gain, MARGIN):
                 best = Choice(width, gain)
-        if best.width == 1 and widths and self._unknown(company):
-            return Choice(max(widths), 1.0)
-        self.declined += best.width == 1
         return best
 
     def _unknown(self, company: str) -> bool:

@@ -212,11 +212,13 @@ class Speculator:
         widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
         company = self.company(asking)
         chosen = budget.choose(rows, offers, widths, company).width
-        for row in asking:
-            row.drafting.parked, row.drafting.asked = chosen == 1, True
-        if chosen == 1 and budget.may_probe(company, rows, widths[0]):
-            return widths[0]
-        return chosen
+        trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
+        for row, offer in zip(asking, offers, strict=True):
+            # With each trial there is new evidence; between two of them the reason stays.
+            known = row.drafting.parked if rows > 1 and not trial else None
+            row.drafting.asked = True
+            row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
+        return widths[0] if trial else chosen
 
     def _profile(self, row: Row) -> None:
         """A request that could have drafted ends: the last one of a drafter's profile settles its verdict."""
@@ -238,6 +240,8 @@ class Speculator:
             return {}
         least = max(self._how.least, 1)
         usable = {row.id: _usable(row, it) for row, it in zip(rows, made, strict=True)}
+        for row, it in zip(rows, made, strict=True):
+            row.drafting.forbidden = len(it) > 0 and not usable[row.id]
         return {id: it for id, it in usable.items() if len(it) >= least}
 
     def _drawing(self, row: Row) -> Drawing:
@@ -277,6 +281,12 @@ def _promise(row: Row, proposed: int) -> float:
     """How many of its proposals a row's drafter expects to be accepted."""
     session = row.drafting.session
     return sum(session.reach(proposed)) if session is not None else 0.0
+
+
+def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:
+    """Why a row whose drafting does not pay among so many does not draft: would it pay alone?"""
+    alone = rows > 1 and budget.best(1, [offer], widths, company).width > 1
+    return DraftOff.BATCH if alone else DraftOff.DOES_NOT_PAY
 
 
 def _usable(row: Row, made: Proposal) -> Proposal:
