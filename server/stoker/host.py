@@ -113,6 +113,7 @@ def _service(booted: Booted, settings: Settings) -> Service:
         grammars=booted.grammars,
         defaults=_defaults(settings),
         speculative_types=drafting.types,
+        draft_most=drafting.most if drafting.kind is not None else 0,
         about={**drafting.about(), **booted.about},
         budget=booted.budget,
         batch=settings.n_batch,

@@ -178,6 +178,15 @@ async def test_a_slot_shows_its_drafter_and_its_reason_at_the_end() -> None:
     assert unused == {"id": 1, "n_ctx": 1024, "speculative": True, "is_processing": False}
 
 
+async def test_every_position_that_a_proposal_can_have_is_counted_once_a_round_has_run() -> None:
+    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+    made = bench(draft_most=3)
+    assert name not in (await made.get("/metrics")).text
+    made.scheduler.sums = Totals(rounds=1, accepted_by_position=(1,))
+    lines = [line for line in (await made.get("/metrics")).text.splitlines() if line.startswith(name)]
+    assert lines == [f'{name}{{position="{place}"}} {count}' for place, count in enumerate((1, 0, 0))]
+
+
 async def test_settings_of_a_request_name_llama_servers_type_and_props_do_not() -> None:
     drafting = Drafting(kind=Kind.DRAFT_MODEL)
     made = bench(speculative_types=drafting.types, about=drafting.about())

@@ -185,6 +185,8 @@ class Service:
     slot_save_path: str = ""
     """The folder of slot files; empty: slots are not to be acted on."""
     speculative_types: str = "none"
+    draft_most: int = 0
+    """Tokens of a proposal at most, unless a request says otherwise; 0 where nothing drafts."""
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: Callable[[], BudgetView | None] = field(default=lambda: None)
