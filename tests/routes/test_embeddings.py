@@ -56,7 +56,7 @@ async def test_base64_holds_the_same_float32_numbers() -> None:
     (entry,) = answer["data"]
     assert list(entry) == ["embedding", "index", "object", "encoding_format"]
     np.testing.assert_array_equal(
-        np.frombuffer(base64.b64decode(entry["embedding"]), "<f4"), np.float32([0.6, 0, -0.8])
+        np.frombuffer(base64.b64decode(entry["embedding"]), "<f4"), np.array([0.6, 0, -0.8], np.float32)
     )
 
 
