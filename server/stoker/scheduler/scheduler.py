@@ -7,7 +7,6 @@ where membership changes. Idle costs nothing: the loop sleeps until `submit`, `c
 import asyncio
 import logging
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
 from functools import partial
 
 from stoker.core import clock
@@ -29,12 +28,14 @@ from stoker.core.work import (
     Traits,
 )
 from stoker.scheduler.actions import Actions
-from stoker.scheduler.admission import Admission, Terms
+from stoker.scheduler.admission import Admission
 from stoker.scheduler.device import Ran, Runner
 from stoker.scheduler.dispatch import PrefillPolicy, Waiting
 from stoker.scheduler.joining import first_join, join
 from stoker.scheduler.metrics import Metrics
-from stoker.scheduler.sequence import Phase, PieceText, Sequence
+from stoker.scheduler.policy import Policy, Vocabulary
+from stoker.scheduler.rest import Rest
+from stoker.scheduler.sequence import Phase, Sequence
 from stoker.scheduler.stream import Stream
 from stoker.scheduler.views import SlotView, Totals
 
@@ -44,36 +45,7 @@ RETRY_AFTER = 1
 """Seconds that a client is asked to wait when the queue is full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the command line says about scheduling."""
-
-    batch: int = 2048
-    max_queue: int = 0
-    """Requests that may wait for a slot; 0 = no bound."""
-    similarity: float = 0.1
-    continuous: bool = True
-    """False: one request at a time (`--no-cont-batching`)."""
-    cache: int = 0
-    """Bytes of the prompt cache in memory; 0 = none, negative = no limit."""
-    idle_slots: bool = False
-    """A prompt may begin with a copy from an idle slot that is not its own."""
-    shift: bool = False
-    """A full slot gives up some of its tokens and goes on (`--context-shift`)."""
-    sleep_after: float = -1.0
-    """Idle seconds after which the model is given up; negative = never."""
-
-    @property
-    def terms(self) -> Terms:
-        return Terms(self.similarity, self.idle_slots, self.continuous, self.cache)
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The two things about tokens that the scheduler must know."""
-
-    piece: PieceText
-    ends: frozenset[int]
+__all__ = ["Policy", "Scheduler", "Vocabulary"]
 
 
 class Scheduler:
@@ -88,7 +60,7 @@ class Scheduler:
     ) -> None:
         """`sleeper`: gives the model up and brings it back, where the policy speaks of sleep."""
         self._ticker, self._runner, self._traits, self._vocabulary = ticker, runner, traits, vocabulary
-        self._policy, self._sleeper = policy or Policy(), sleeper
+        self._policy = policy or Policy()
         self._admission = Admission(self._policy.terms, traits)
         self._table = self._admission.table
         self._actions = Actions(self._table)
@@ -103,9 +75,7 @@ class Scheduler:
         self._ids = 0
         self._stopping = False
         self._ended = False
-        self._roused, self._awake = False, asyncio.Event()
-        self.sleeping = False
-        """True while the model is given up; the next request brings it back."""
+        self._rest = Rest(sleeper, runner, self._policy.sleep_after, self._admission.forget)
 
     # the routes' side
 
@@ -113,6 +83,11 @@ class Scheduler:
     def healthy(self) -> bool:
         """False once the loop has ended: nothing will ever be generated again."""
         return not self._ended
+
+    @property
+    def sleeping(self) -> bool:
+        """True while the model is given up; the next request brings it back."""
+        return self._rest.sleeping
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -164,10 +139,8 @@ class Scheduler:
 
     async def rouse(self) -> None:
         """Brings back a model that was given up, and waits for it; at once where it is there."""
-        if self.sleeping and not self._ended:
-            self._roused = True
-            self._wakeup.set()
-            await self._awake.wait()
+        if not self._ended:
+            await self._rest.rouse(self._wakeup)
 
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
@@ -188,7 +161,7 @@ class Scheduler:
             await self._loop()
         finally:
             self._ended = True
-            self._awake.set()
+            self._rest.end()
             for stream in self._streams.values():
                 stream.push([Failed(ServerFault("the engine has stopped"))])
             self._streams.clear()
@@ -214,38 +187,13 @@ class Scheduler:
                 if self._stopping and not self._streams:
                     return
                 after = None
-                await self._rest()
+                await self._rest.wait(self._wakeup)
                 continue
-            if self.sleeping:
-                await self._wake()
+            await self._rest.wake()
             ran = await self._runner.run(partial(self._ticker.tick, plan))
             self._metrics.tick(ran, lag=ran.started - after if after is not None else 0.0, rows=len(plan.step))
             after = ran.ended
             self._absorb(plan, ran)
-
-    async def _rest(self) -> None:
-        """Waits for something to do; gives the model up if that takes long, and takes it back if someone asks."""
-        if self.sleeping and self._roused:
-            await self._wake()
-            return
-        if self._sleeper is None or self._policy.sleep_after < 0 or self.sleeping:
-            await self._wakeup.wait()
-            return
-        try:
-            await asyncio.wait_for(self._wakeup.wait(), self._policy.sleep_after)
-        except TimeoutError:
-            await self._runner.run(self._sleeper.sleep)
-            self.sleeping = True
-            self._awake.clear()
-            self._admission.forget()
-            log.info("sleeping: the model is freed until the next request")
-
-    async def _wake(self) -> None:
-        assert self._sleeper is not None
-        ran = await self._runner.run(self._sleeper.wake)
-        self.sleeping = self._roused = False
-        self._awake.set()
-        log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
 
     def _plan(self) -> Plan:
         self._retire_cancelled()
