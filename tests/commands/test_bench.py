@@ -11,7 +11,7 @@ import pytest
 
 from stoker.commands import bench, bench_report
 from stoker.commands.bench_client import Sample, Tally, measure, text_of
-from stoker.commands.bench_plan import CLASSES, Arm, Ask, Turn, fresh, prompts, request, turns
+from stoker.commands.bench_plan import CLASSES, Arm, Ask, Turn, fresh, prompts, read_book, request, turns
 from stoker.commands.bench_run import Block, Done
 from stoker.commands.bench_stats import Overhead, Spread, metric_values, overhead, percentile, ratios, spread
 
@@ -411,7 +411,27 @@ def test_a_server_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) 
     assert "no server at http://127.0.0.1:1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("--concurrency", "0"), ("--classes", "poems"), ("--predict", "many")])
+@pytest.mark.parametrize("words", [("--concurrency", "0"), ("--prompts", "nowhere.jsonl"), ("--predict", "many")])
 def test_bad_arguments_are_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit):
         arguments(*words)
+
+
+async def test_an_unknown_class_is_named_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await bench.measured(arguments("--classes", "poems,code")) == 1
+    assert "unknown class poems; known: code," in capsys.readouterr().err
+
+
+def test_your_own_prompts_go_to_the_chat_route_as_they_are(tmp_path: Path) -> None:
+    book = read_book(
+        ['{"class": "sql", "prompt": "Select all.", "max_tokens": 9}', '{"class": "sql", "prompt": "Count."}']
+    )
+    assert book == {"sql": ["Select all.", "Count."]}
+    turn = Turn(OURS, "sql", 1, 1)
+    assert fresh(turn, 0, book) == "Count."
+    path, body = request(OURS, "sql", "Count.", Ask(8, 0.7, book, seed=3))
+    assert path == "/v1/chat/completions"
+    assert body["messages"] == [{"role": "user", "content": "Count."}]
+    assert (body["seed"], body["temperature"]) == (3, 0.7)
+    with pytest.raises(ValueError, match="line 2"):
+        read_book(['{"class": "a", "prompt": "b"}', '{"class": "a"}'])

@@ -99,7 +99,7 @@ class Runner:
 
         async def stream(number: int) -> list[Sample]:
             asked = (
-                request(turn.arm, turn.group, fresh(turn, number * turn.each + index), self.ask)
+                request(turn.arm, turn.group, fresh(turn, number * turn.each + index, self.ask.book), self.ask)
                 for index in range(turn.each)
             )
             return [await measure(client, path, body, self.clock) for path, body in asked]
