@@ -166,7 +166,7 @@ class Engine:
         emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
-        self._speculator.launched()
+        self._speculator.pace.launched()
         intent = self._speculator.decide(rows, left)
         following = self._following
         if following is not None and intent.width == 1 and following.ids == tuple(row.id for row in rows):
@@ -207,7 +207,9 @@ class Engine:
         sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted))
+        self._speculator.pace.landed(
+            rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted)
+        )
         failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
         return [*self._absorb(flight, sound, emitted), *failed]
 

@@ -15,17 +15,15 @@ from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
 from stoker.core.work import Join, Keep
 from stoker.rounds.base import NOTHING, Ask, Companion, Drafter, Drawing, Features, Opening, Proposal
-from stoker.rounds.budget import Budget, Offer
+from stoker.rounds.budget import Budget
 from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.guard import Fault, guard
+from stoker.rounds.pace import Intent, Pace
 from stoker.rounds.row import Drafting, Row
 from stoker.rounds.step import Emitted
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-REMEMBER = 500
-"""Rounds between two times that the budget is written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +49,13 @@ class Speculation:
     """Drafters with columns of their own, which are kept when a slot's are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What the next round is to be."""
-
-    width: int
-    """Columns; 1: nobody drafts."""
-    asking: Sequence[Row]
-    limits: Mapping[int, int]
-    """Proposals that a row may have, by id."""
-
-
 class Speculator:
     def __init__(self, speculation: Speculation | None = None, context: int = 0, clock: Clock = now) -> None:
         """`context`: columns that a slot may keep. `clock` times the rounds, for the budget."""
-        self._clock = clock
-        self._started = clock()
-        self._how = speculation or Speculation()
+        self._how = how = speculation or Speculation()
         self._context = context
         self._said: set[str] = set()
-        self._rounds = 0
-        self._promised = 0.0
-        """Proposals of the round in flight that are expected to be accepted."""
+        self.pace = Pace(how.drafters, how.widest, how.budget, how.remember, clock)
 
     @property
     def diagnostic(self) -> Diagnostic | None:
@@ -125,7 +108,7 @@ class Speculator:
         """The row leaves its slot, where `keep` of its tokens stay."""
         session = row.drafting.session
         if session is not None:
-            self._profile(row)
+            self.pace.ended(row)
             self._trust(row, lambda: session.close(keep))
         if self._how.diagnostic is not None:
             self._how.diagnostic.close(row)
@@ -158,9 +141,7 @@ class Speculator:
 
     def decide(self, rows: Sequence[Row], left: Mapping[int, int]) -> Intent:
         """Whether the next round drafts, and how wide. `left`: tokens a row may still emit, by id. Host only."""
-        limits = {row.id: self._limit(row, left[row.id]) for row in rows}
-        asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
-        return Intent(self._width(len(rows), asking, limits), asking, limits)
+        return self.pace.decide(rows, {row.id: self._limit(row, left[row.id]) for row in rows})
 
     def propose(self, rows: Sequence[Row], intent: Intent) -> list[Proposal]:
         """Proposals for each row of the next round, most of them empty."""
@@ -172,59 +153,8 @@ class Speculator:
                 if kind is not None:
                     proposals |= self._ask(self._how.drafters[kind], mine, limits)
         fitted = self._fitted([proposals.get(row.id, NOTHING) for row in rows])
-        self._promised = sum(_promise(row, len(it)) for row, it in zip(rows, fitted, strict=True) if it)
+        self.pace.promised(rows, fitted)
         return fitted
-
-    def company(self, rows: Sequence[Row]) -> str:
-        """The drafters whose forwards a tick of these rows contains, by name."""
-        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
-        return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
-
-    def launched(self) -> None:
-        """A round is about to be built and started."""
-        self._started = self._clock()
-
-    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, accepted: int) -> None:
-        """The round that was launched last, of all these rows, has been read; `accepted` proposals were right."""
-        budget, seconds = self._how.budget, self._clock() - self._started
-        if budget is None:
-            return
-        company = self.company(drafted) if drafted else ""
-        budget.observe(company, len(rows), width, seconds)
-        if drafted:
-            budget.judge(company, self._promised, accepted)
-        self._rounds += 1
-        if self._rounds % REMEMBER == 0:
-            self._how.remember(budget)
-        parked = [row for row in rows if row.drafting.parked]
-        if parked:
-            budget.waited(self.company(parked), seconds)
-
-    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
-        """How wide the tick may be, in columns."""
-        budget = self._how.budget
-        if not asking:
-            return 1
-        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
-        most = self._how.widest(1 + max(len(offer.reach) for offer in offers))
-        if budget is None or most <= 1:
-            return most
-        widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
-        company = self.company(asking)
-        chosen = budget.choose(rows, offers, widths, company).width
-        trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
-        for row, offer in zip(asking, offers, strict=True):
-            # With each trial there is new evidence; between two of them the reason stays.
-            known = row.drafting.parked if rows > 1 and not trial else None
-            row.drafting.asked = True
-            row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
-        return widths[0] if trial else chosen
-
-    def _profile(self, row: Row) -> None:
-        """A request that could have drafted ends: the last one of a drafter's profile settles its verdict."""
-        budget = self._how.budget
-        if budget is not None and row.drafting.asked and budget.profiled(self.company([row])):
-            self._how.remember(budget)
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
         asks = [
@@ -275,18 +205,6 @@ class Speculator:
             if line and line not in self._said:
                 self._said.add(line)
                 log.log(logging.WARNING if line == selected.warning else logging.INFO, line)
-
-
-def _promise(row: Row, proposed: int) -> float:
-    """How many of its proposals a row's drafter expects to be accepted."""
-    session = row.drafting.session
-    return sum(session.reach(proposed)) if session is not None else 0.0
-
-
-def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:
-    """Why a row whose drafting does not pay among so many does not draft: would it pay alone?"""
-    alone = rows > 1 and budget.best(1, [offer], widths, company).width > 1
-    return DraftOff.BATCH if alone else DraftOff.DOES_NOT_PAY
 
 
 def _usable(row: Row, made: Proposal) -> Proposal:
