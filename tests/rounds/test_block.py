@@ -201,8 +201,10 @@ def run(harness: Harness, *plans: Plan) -> None:
         harness.engine.tick(plan)
 
 
-def read_prompt(id: int, slot: int, prompt: tuple[int, ...], cached: int = 0, **more: int) -> Plan:
-    join = Join(id, slot, prompt, cached, GREEDY, **more)
+def read_prompt(
+    id: int, slot: int, prompt: tuple[int, ...], cached: int = 0, *, source: int = -1, kept: int = -1
+) -> Plan:
+    join = Join(id, slot, prompt, cached, GREEDY, source=source, kept=kept)
     work = (PrefillWork(id, len(prompt) - 1),) if len(prompt) - 1 > cached else ()
     return Plan(join=(join,), prefill=work)
 
@@ -310,7 +312,8 @@ def test_q_is_the_distribution_that_was_drawn_from(name: str, tmp_path: Path) ->
     assert proposal.q is not None
     logits = made.logits(hidden)[0, :4]
     if isinstance(drafter, DSpark):
-        before = mx.concatenate([mx.array([PROMPT[-1]]), mx.array(proposal.tokens)[:-1]])
+        assert isinstance(proposal.tokens, mx.array)
+        before = mx.concatenate([mx.array([PROMPT[-1]]), proposal.tokens[:-1]])
         logits = mx.stack([drafter._chain_net.corrected(logits[n][None], before[n][None])[0] for n in range(4)])
     assert mx.allclose(proposal.q, mx.softmax(logits, axis=-1), atol=1e-5)
 

@@ -161,15 +161,15 @@ class Engine:
         emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
+        proposals = self._speculator.propose(rows, left) if rows else []
         following, self._following = self._following, None
         if following is not None:
-            if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
+            if following.ids == tuple(row.id for row in rows) and not any(map(len, proposals)):
                 self._fly(following)
                 return
             following.revoke()
         if not rows:
             return
-        proposals = self._speculator.propose(rows, left)
         turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
         capture = self._speculator.capture(rows)
         diagnostic = self._speculator.diagnostic
