@@ -29,4 +29,4 @@ def test_each_shape_is_measured_and_nothing_stays(kind: str, tmp_path: Path) -> 
     assert target.lengths == (0, 0, 0)
     if isinstance(drafter, DFlash):
         assert [drafter.context.length(slot) for slot in range(3)] == [0, 0, 0]
-        assert drafter._acceptance.tested == [], "and no drafter learns from it"
+        assert drafter.acceptance.tested == [], "and no drafter learns from it"

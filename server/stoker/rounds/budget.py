@@ -183,14 +183,14 @@ class Budget:
         plain = self.cost("", rows, 1)
         if not plain:
             return Choice(max(widths, default=1), 1.0)
-        best = Choice(1, 1.0)
+        best, promising = Choice(1, 1.0), Choice(1, 0.0)
         for width in widths:
             tokens = rows + sum(sum(offer.reach[: width - 1]) for offer in offers)
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
-            if gain > max(best.gain, MARGIN):
-                best = Choice(width, gain)
-        if best.width == 1 and widths and self._unknown(company):
-            return Choice(max(widths), 1.0)
+            if gain > promising.gain:
+                promising = Choice(width, gain)
+        if promising.gain > MARGIN or self._unknown(company):
+            best = promising
         self.declined += best.width == 1
         return best
 
