@@ -198,3 +198,16 @@ def test_a_drafter_that_begins_to_pay_after_a_hundred_tokens_is_found_again() ->
     plain, drafted, harness = seconds_for(1, 600, 100, smollm2)
     assert plain / drafted > 1.5
     assert harness.counters[0].accepted > 200
+
+
+def test_a_request_begins_where_others_have_been_and_then_goes_its_own_way() -> None:
+    general = Acceptance()
+    for _ in range(40):
+        general.observe(3, 2)
+    own = Acceptance(general=general)
+    assert own.reach(3) == pytest.approx(general.reach(3), abs=0.02)
+    for _ in range(20):
+        own.observe(1, 0)
+    assert own.reach(1)[0] < 0.3
+    assert Acceptance(general=general).reach(1)[0] > own.reach(1)[0], "what one learns, the next begins with in part"
+    assert own.reach(0) == []

@@ -31,6 +31,7 @@ Prompt = dict[str, Any]
 PROMPTS: list[Prompt] = [
     json.loads(line) for line in (Path(__file__).parent / "heldout.jsonl").read_text().splitlines()
 ]
+FEW = [next(prompt for prompt in PROMPTS if prompt["class"] == name) for name in ("code", "edit", "list")]
 CLASSES = sorted({prompt["class"] for prompt in PROMPTS})
 TRAINED = Path(__file__).parents[3] / "shared" / "drafters"
 LOADERS = {"dflash": (dflash, "DFlash"), "dspark": (dspark, "DSpark")}
@@ -61,13 +62,13 @@ class Played:
     """A round."""
 
 
-def play(model: Model, drafter: BlockDrafter, prompts: Sequence[Prompt]) -> list[Played]:
-    """Every prompt's rounds; the text must be the recorded one."""
+def play(model: Model, drafter: BlockDrafter, prompts: Sequence[Prompt], most: int = 200) -> list[Played]:
+    """Every prompt's rounds, as far as `most` tokens; the text must be the recorded one."""
     harness = Harness(model.target, how(drafter), ends=frozenset(model.tokenizer.end_ids))
-    got = harness.run([Wanted(_ids(model, prompt), len(prompt["tokens"]) - 1, GREEDY) for prompt in prompts])
+    got = harness.run([Wanted(_ids(model, it), min(len(it["tokens"]) - 1, most), GREEDY) for it in prompts])
     played: list[Played] = []
     for id, prompt in enumerate(prompts):
-        assert prompt["tokens"][:1] + got[id] == prompt["tokens"], prompt["prompt"]
+        assert got[id] == prompt["tokens"][1 : most + 1], prompt["prompt"]
         rounds = [outcome for outcome in harness.outcomes if outcome.id == id and outcome.tokens]
         accepted = [outcome.round.accepted if outcome.round else 0 for outcome in rounds]
         played.append(Played(accepted, len(got[id]) / len(rounds)))
@@ -87,23 +88,20 @@ def trained(kind: str, model: Model) -> BlockDrafter:
     return loader.load(path, model.target)
 
 
-def compare(kind: str, played: Sequence[Played], prompts: Sequence[Prompt]) -> None:
+def agreeing(kind: str, played: Sequence[Played], prompts: Sequence[Prompt]) -> float:
+    """The share of rounds that accept what was recorded; an answer's last one may be cut."""
     pairs = [
         pair
         for mine, prompt in zip(played, prompts, strict=True)
-        for pair in zip(mine.accepted, prompt[kind]["accepted"], strict=False)
+        for pair in zip(mine.accepted[:-1], prompt[kind]["accepted"], strict=False)
     ]
-    assert sum(a == b for a, b in pairs) >= 0.95 * len(pairs)
-    mean = sum(mine.emitted for mine in played) / len(played)
-    theirs = sum(prompt[kind]["emitted_per_round"] for prompt in prompts) / len(prompts)
-    assert mean == pytest.approx(theirs, rel=0.02)
+    return sum(a == b for a, b in pairs) / len(pairs)
 
 
 @pytest.mark.parametrize("kind", LOADERS)
 def test_a_few_prompts_are_answered_and_drafted_as_recorded(kind: str, smollm2: Model) -> None:
     drafter = trained(kind, smollm2)
-    few = [next(prompt for prompt in PROMPTS if prompt["class"] == name) for name in ("code", "edit", "list")]
-    compare(kind, play(smollm2, drafter, few), few)
+    assert agreeing(kind, play(smollm2, drafter, FEW, most=24), FEW) >= 0.95
 
 
 @pytest.mark.slow
@@ -111,21 +109,21 @@ def test_a_few_prompts_are_answered_and_drafted_as_recorded(kind: str, smollm2: 
 @pytest.mark.parametrize("kind", LOADERS)
 def test_all_prompts_are_answered_and_drafted_as_recorded(kind: str, name: str, smollm2: Model) -> None:
     prompts = [prompt for prompt in PROMPTS if prompt["class"] == name]
-    compare(kind, play(smollm2, trained(kind, smollm2), prompts), prompts)
+    played = play(smollm2, trained(kind, smollm2), prompts)
+    assert agreeing(kind, played, prompts) >= 0.95
+    mean = sum(mine.emitted for mine in played) / len(played)
+    theirs = sum(prompt[kind]["emitted_per_round"] for prompt in prompts) / len(prompts)
+    assert mean == pytest.approx(theirs, rel=0.02)
 
 
-def shipped_share(model: Model, prompts: Sequence[Prompt]) -> float:
-    """What the shipped drafter emits a round, of what was recorded with its unpacked weights."""
-    played = play(model, dspark.load(shipped.drafter(), model.target), prompts)
-    recorded = sum(prompt["dspark"]["emitted_per_round"] for prompt in prompts)
-    return sum(mine.emitted for mine in played) / recorded
-
-
-def test_the_shipped_drafter_keeps_its_acceptance_on_a_few_prompts(smollm2: Model) -> None:
-    few = [next(prompt for prompt in PROMPTS if prompt["class"] == name) for name in ("code", "explain", "prose")]
-    assert shipped_share(smollm2, few) > 0.93, "three prompts scatter"
+def test_the_shipped_drafter_answers_as_recorded_and_is_often_right(smollm2: Model) -> None:
+    drafter = dspark.load(shipped.drafter(), smollm2.target)
+    played = play(smollm2, drafter, FEW, most=24)
+    assert sum(mine.emitted for mine in played) / len(played) > 2
 
 
 @pytest.mark.slow
 def test_the_shipped_drafter_keeps_97_percent_of_its_acceptance(smollm2: Model) -> None:
-    assert shipped_share(smollm2, PROMPTS[::2]) >= 0.97
+    played = play(smollm2, dspark.load(shipped.drafter(), smollm2.target), PROMPTS[::2])
+    recorded = sum(prompt["dspark"]["emitted_per_round"] for prompt in PROMPTS[::2])
+    assert sum(mine.emitted for mine in played) / recorded >= 0.97

@@ -167,12 +167,14 @@ def test_the_seeds_distribution_goes_with_it(tmp_path: Path) -> None:
     assert made.q is not None
     hidden = mx.stack([out[0, -1] for out in given(heads)])
     expected = mx.softmax(heads.lender.head(hidden) / 0.7, axis=-1)
-    assert mx.abs(made.q - expected).max().item() < 1e-6
+    assert mx.allclose(made.q, expected, rtol=0, atol=1e-6).item()
 
 
-def continued(heads: MtpHeads, prompt: tuple[int, ...], cached: int, stream: mx.array, **more: int) -> list[int]:
+def continued(
+    heads: MtpHeads, prompt: tuple[int, ...], cached: int, stream: mx.array, source: int = -1, kept: int = -1
+) -> list[int]:
     """A second request's first proposals; the target holds `cached` of its columns."""
-    session = heads.open(Opening(7, 0, prompt, cached, GREEDY, BLOCK - 1, **more))
+    session = heads.open(Opening(7, 0, prompt, cached, GREEDY, BLOCK - 1, source=source, kept=kept))
     if cached < len(prompt) - 1:
         session.read(len(prompt) - 1, {heads.layer: stream[cached:]})
     assert session.start == 0

@@ -113,8 +113,8 @@ def test_the_stream_follows_the_target(name: str, temperature: float, rule: str,
 
 @pytest.mark.parametrize("name", ["gemma4", "qwen3_5", "glimmer"])
 def test_argmax_acceptance_is_rejected(name: str, tmp_path: Path) -> None:
-    rows, _ = stream(name, tmp_path, 1.5, SAMPLES // 4, setting=Setting.ARGMAX)
-    assert max(surprises(name, 1.5, rows)) > 1
+    rows, _ = stream(name, tmp_path, 0.7, SAMPLES // 2, setting=Setting.ARGMAX)
+    assert max(surprises(name, 0.7, rows)) > 1
 
 
 def test_a_seed_whose_q_is_another_steps_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,9 @@ def test_a_seed_whose_q_is_another_steps_is_rejected(tmp_path: Path, monkeypatch
     true_q = Chain._distribution
 
     def shifted(chain: Chain, n: int, count: int) -> mx.array:
-        return mx.roll(true_q(chain, n, count), 1, axis=0)
+        q = true_q(chain, n, count)
+        return mx.concatenate([q[1:], q[:1]])
 
     monkeypatch.setattr(Chain, "_distribution", shifted)
-    rows, _ = stream("qwen3_5", tmp_path, 1.5, SAMPLES // 2, setting=Setting.STOCHASTIC)
+    rows, _ = stream("qwen3_5", tmp_path, 1.5, setting=Setting.STOCHASTIC)
     assert max(surprises("qwen3_5", 1.5, rows)) > 1

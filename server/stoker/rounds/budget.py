@@ -151,26 +151,30 @@ class Budget:
         return self.tables[""]
 
     def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
-        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed."""
-        best = self.best(rows, offers, widths, company)
-        if best.width == 1 and widths and self._unknown(company):
-            return Choice(max(widths), 1.0)
+        """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
+
+        While the plain cost is not known, the widest is taken: it is about to be measured. While the drafters'
+        profile has too few rounds, they are measured at the width that promises most, whatever that is.
+        """
+        best = self._most_promising(rows, offers, widths, company)
+        if best.gain <= MARGIN and not self._unknown(company) and self.cost("", rows, 1):
+            best = Choice(1, 1.0)
         self.declined += best.width == 1
         return best
 
-    def best(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
-        """What `choose` would say, without counting it as a tick's.
+    def pays_alone(self, offer: Offer, widths: Sequence[int], company: str) -> bool:
+        """True if a row would draft if it were the only one."""
+        return self._most_promising(1, [offer], widths, company).gain > MARGIN
 
-        While the plain cost is not known, the widest is taken: it is about to be measured.
-        """
+    def _most_promising(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str) -> Choice:
         plain = self.cost("", rows, 1)
-        if not plain:
+        if not plain or not widths:
             return Choice(max(widths, default=1), 1.0)
-        best, trust = Choice(1, 1.0), self.trust(company)
+        trust, best = self.trust(company), Choice(1, 0.0)
         for width in widths:
             tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
             gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
-            if gain > max(best.gain, MARGIN):
+            if gain > best.gain:
                 best = Choice(width, gain)
         return best
 

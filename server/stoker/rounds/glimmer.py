@@ -7,6 +7,7 @@ rounds (`acceptance/arms.py`), within what the budget allows.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from stoker.acceptance.arms import Arms
 from stoker.acceptance.verdict import Verdict
@@ -91,6 +92,6 @@ def load(path: Path, target: Target, *, most: int | None = None, least_p: float 
     lender = lend(target)
     if target.model.model_type != glimmer.FAMILY:
         raise StartError(f"the drafter {path} is made for a {glimmer.FAMILY} target, and the target is {lender.name}")
-    args = target.model.args
+    args: Any = target.model.args
     net = glimmer.load(path, lender, multiplier=args.output_multiplier, softcap=args.final_logit_softcapping)
     return Glimmer(net, target, most=most, least_p=least_p)

@@ -6,7 +6,7 @@ committed column; so it has nothing to rewind, to keep beside a slot, or to catc
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -114,7 +114,8 @@ def sources(target: Target, kinds: Sequence[str]) -> tuple[int, ...]:
 
     ValueError if it has none of a kind.
     """
-    owners = [layer for layer in target.model.layers if layer.self_attn.has_kv]
+    layers = cast("list[Any]", target.model.layers)
+    owners = [layer for layer in layers if layer.self_attn.has_kv]
     last = {layer.layer_type: place for place, layer in enumerate(owners)}
     if missing := [kind for kind in kinds if kind not in last]:
         raise ValueError(f"the target has no {missing[0]} layer with keys of its own")

@@ -110,5 +110,5 @@ def _promise(row: Row, proposed: int) -> float:
 
 def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:
     """Why a row whose drafting does not pay among so many does not draft: would it pay alone?"""
-    alone = rows > 1 and budget.best(1, [offer], widths, company).width > 1
+    alone = rows > 1 and budget.pays_alone(offer, widths, company)
     return DraftOff.BATCH if alone else DraftOff.DOES_NOT_PAY

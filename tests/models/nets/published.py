@@ -7,6 +7,7 @@ version of MLX holds for the next. Used by the tests and by the scripts that rec
 import json
 from pathlib import Path
 from typing import Any
+from typing import cast as cast_to
 
 import mlx.core as mx
 import numpy as np
@@ -37,7 +38,7 @@ def renewed(model: nn.Module, seed: int, size: float = 0.15) -> nn.Module:
     numbers = Numbers(seed)
     weights = [
         (name, numbers.matrix(*array.shape, size=size) if array.ndim > 1 else array)
-        for name, array in sorted(tree_flatten(model.parameters()))
+        for name, array in sorted(cast_to("list[tuple[str, mx.array]]", tree_flatten(model.parameters())))
     ]
     model.load_weights(weights)
     mx.eval(model.parameters())
@@ -215,7 +216,7 @@ def gemma_target(seed: int = 22) -> nn.Module:
 
 def calm_gemma_target() -> nn.Module:
     """One that is sure of nothing."""
-    model = gemma_target()
+    model: Any = gemma_target()
     model.model.norm.weight = model.model.norm.weight * 0.4
     return model
 

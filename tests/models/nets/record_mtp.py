@@ -4,6 +4,9 @@ Not run by the tests, which read what it wrote. In an environment that holds mlx
 mlx-vlm 0.7.10 (the last one without its dependencies): `PYTHONPATH=tests python tests/models/nets/record_mtp.py`.
 """
 
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportIndexIssue=false
+
 import json
 import tempfile
 import types

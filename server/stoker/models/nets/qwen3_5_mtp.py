@@ -54,7 +54,7 @@ class Qwen35Mtp(nn.Module):
         """Both [B, L, H], row for row; the result [B, L, H] is what the target's head reads."""
         joined = mx.concatenate([self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)], axis=-1)
         x = self.fc(joined)
-        mask = create_attention_mask(x, cache[0])
+        mask: Any = create_attention_mask(x, cache[0])
         for layer, own in zip(self.layers, cache, strict=True):
             x = layer(x, mask=mask, cache=own)
         return self.norm(x)
