@@ -17,7 +17,21 @@ from starlette.responses import Response
 
 from stoker.core.errors import StartError
 from stoker.host import GRACE, Host
-from stoker.routes import absent, chat, completion, errors, foreign, health, info, slots, tokens
+from stoker.routes import (
+    adapters,
+    chat,
+    completion,
+    embeddings,
+    errors,
+    foreign,
+    health,
+    infill,
+    info,
+    page,
+    predict,
+    slots,
+    tokens,
+)
 from stoker.routes.disconnect import ClientGoneError
 from stoker.routes.gate import Gate
 from stoker.routes.service import State
@@ -43,8 +57,13 @@ def create(state: State, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_middleware(Gate, state=state)
     errors.install(app, state)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
-    for module in (completion, chat, foreign, tokens, info, slots, health, absent):
-        app.include_router(module.router(state), prefix=state.edge.prefix)
+    api = (completion, chat, foreign, tokens, infill, embeddings, info, slots, adapters, health, page)
+    routers = [module.router(state) for module in api]
+    for router in routers:
+        app.include_router(router, prefix=state.edge.prefix)
+    if state.edge.vertex is not None:
+        own = [route for router in routers for route in router.routes]
+        predict.install(app, own, state.edge.vertex, state.edge.prefix)
     return app
 
 

@@ -8,6 +8,7 @@ from mlx import nn
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache, make_prompt_cache
 
 from stoker.core.errors import StartError
+from stoker.models.kv_types import KVTypes
 from stoker.models.layout import Layout
 from stoker.models.recurrent import FAMILIES, SlotStates, filled, kept
 from stoker.models.slots import STEP, SlotKV
@@ -57,8 +58,8 @@ class Caches:
     Raises StartError, naming the model and the kind, for a cache of mlx-lm's that nothing stands in for.
     """
 
-    def __init__(self, model: nn.Module, slots: int, limit: int) -> None:
-        stand_ins = [_stand_in(model, cache) for cache in make_prompt_cache(model)]
+    def __init__(self, model: nn.Module, slots: int, limit: int, types: KVTypes | None = None) -> None:
+        stand_ins = [_stand_in(model, cache, types or KVTypes()) for cache in make_prompt_cache(model)]
         self._stand_ins: list[SlotKV | SlotStates] = stand_ins
         self._kv = [cache for cache in stand_ins if isinstance(cache, SlotKV)]
         self._states = [cache for cache in stand_ins if isinstance(cache, SlotStates)]
@@ -194,11 +195,11 @@ class Caches:
             cache.move(moves, columns, self._layout.size)
 
 
-def _stand_in(model: nn.Module, cache: object) -> SlotKV | SlotStates:
+def _stand_in(model: nn.Module, cache: object, types: KVTypes) -> SlotKV | SlotStates:
     if type(cache) is KVCache:
-        return SlotKV()
+        return SlotKV(types=types)
     if type(cache) is RotatingKVCache and not cache.keep:
-        return SlotKV(cache.max_size)
+        return SlotKV(cache.max_size, types)
     if type(cache) is ArraysCache and model.model_type in FAMILIES:
         return SlotStates(len(cache.cache))
     raise StartError(

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 from stoker.core.clock import now
 from stoker.core.counters import DraftOff
-from stoker.core.errors import ServerFault
+from stoker.core.errors import ServerError, ServerFault
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.guard import Fault, guard
+from stoker.rounds.pooling import Pool
 from stoker.rounds.prefill import prefill
 from stoker.rounds.row import Row
 from stoker.rounds.shelf import Shelf
@@ -97,7 +98,10 @@ class Engine:
             self._cut(join.slot, join.cached)
             drafting = self._speculator.open(join, foreign=foreign)
             sampling = self._speculator.sampling(join, drafting)
-            row = Row.open(join, self._sampler.open(sampling, join.prompt, self._constraint(join)), drafting)
+            draws = self._sampler.open(sampling, join.prompt, self._constraint(join))
+            pool = Pool(join.pooling, self._target) if join.pooling else None
+            row = Row.open(join, draws, drafting, pool)
+            self._target.adapt(join.slot, join.adapters)
             self._catch_up(row)
             return row
 
@@ -130,7 +134,8 @@ class Engine:
             self._target.truncate(slot, length)
 
     def _fail(self, id: int, slot: int, fault: Fault) -> Outcome:
-        log.error("request %d failed: %s", id, fault.error, exc_info=fault.error)
+        foreseen = isinstance(fault.error, ServerError)
+        log.error("request %d failed: %s", id, fault.error, exc_info=None if foreseen else fault.error)
         row = self._rows.pop(id, None)
         self._target.truncate(slot, 0)
         if row is not None:
@@ -150,7 +155,7 @@ class Engine:
             log.warning("a prompt forward of %d rows failed (%s); each is tried alone", len(rows), done.error)
             return [outcome for item in work for outcome in self._prefill([item])]
         at = now()
-        return [Outcome(row.id, at, processed=row.processed) for row in rows]
+        return [Outcome(row.id, at, processed=row.processed, vectors=row.vectors) for row in rows]
 
     # rounds
 

@@ -7,10 +7,13 @@ from typing import Protocol
 from stoker.core.errors import Unavailable
 from stoker.core.events import Event
 from stoker.core.info import BudgetView, ModelInfo
-from stoker.core.request import MAX_SEED, Grammar, Limits, Request, Sampling
+from stoker.core.request import MAX_SEED, Grammar, Limits, Pooling, Request, Sampling
 from stoker.core.work import Filed, SlotAction
+from stoker.options.vertex import Vertex
 from stoker.routes.controls import Controls
+from stoker.routes.scales import Scales
 from stoker.scheduler.views import SlotView, Totals
+from stoker.text.fim import FimTokens
 from stoker.text.template import ChatTemplate
 
 LOADING = "Loading model"
@@ -40,8 +43,11 @@ class Scheduler(Protocol):
         """Makes a request stop thinking; False where it does not think, or cannot be stopped."""
         ...
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
-        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it."""
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it.
+
+        `adapters`: the scales that a restored content must have been made under.
+        """
         ...
 
     @property
@@ -80,6 +86,9 @@ class Tokenizer(Protocol):
     @property
     def eos_text(self) -> str: ...
 
+    @property
+    def fim(self) -> FimTokens: ...
+
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
     def piece(self, id: int, *, special: bool = True) -> bytes: ...
@@ -99,6 +108,8 @@ class Edge:
     cors_methods: str = "GET, POST, DELETE, OPTIONS"
     cors_headers: str = "*"
     ui: bool = True
+    vertex: Vertex | None = None
+    """The routes of Vertex AI, where the server runs there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,9 @@ class Defaults:
     template_kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
     special: bool = False
     """`--special`: control tokens show in the text."""
+    spm_infill: bool = False
+    """`--spm-infill`: what stands behind the gap comes first."""
+    embd_normalize: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +191,11 @@ class Service:
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: Callable[[], BudgetView | None] = field(default=lambda: None)
     """The `stoker` object of `/props`: the drafter, its rule, what its exactness probe found."""
-    fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
-    """Fill-in-the-middle tokens that the vocabulary lacks."""
+    batch: int = 2048
+    """`--batch-size`, by which the context of an infill is trimmed."""
+    pooling: Pooling | None = None
+    """How prompts are embedded; None: they are not (`--embeddings`)."""
+    adapters: Scales = field(default_factory=Scales)
     controls: Controls = field(default_factory=Controls)
 
     @property

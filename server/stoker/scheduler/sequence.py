@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from stoker.core.counters import DraftOff
-from stoker.core.events import Event, Failed, Finished, Piece, Progress, StopType, Tokens
+from stoker.core.events import Embedded, Event, Failed, Finished, Piece, Progress, StopType, Tokens
 from stoker.core.request import Request
 from stoker.core.timings import Stopwatch, Timings
 from stoker.core.work import Outcome, TokenProbs
@@ -95,8 +95,8 @@ class Sequence:
 
     @property
     def prefill_end(self) -> int:
-        """The last prompt token is not prefilled: it is the anchor of the first round."""
-        return (len(self.request.prompt) if self._reading is None else self._reading) - 1
+        """The last prompt token is not prefilled, unless nothing follows: it is the anchor of the first round."""
+        return (len(self.request.prompt) if self._reading is None else self._reading) - self.request.generates
 
     @property
     def start(self) -> int:
@@ -169,6 +169,10 @@ class Sequence:
             self._stopwatch.reading(outcome.at)
         if outcome.processed < self.prefill_end:
             return [self._progress(outcome.at)] if self._columns is None else []
+        if outcome.vectors:
+            self._stopwatch.prompt_read(outcome.at)
+            self.phase = Phase.DONE
+            return [Embedded(outcome.vectors, len(self.request.prompt))]
         self.phase, self._columns = Phase.DECODE, None
         return []
 
