@@ -168,7 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _environment(args: argparse.Namespace, tests: Path) -> dict[str, str]:
-    """What the tests read: the executable, the model, a free port, their own helpers and our plugin."""
+    """What the tests read: the executable, the model, a free port (Vertex AI's too), their helpers and our plugin."""
+    port = str(free_port())
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")},
         "LLAMA_SERVER_BIN_PATH": str(args.server.absolute()),
@@ -176,7 +177,8 @@ def _environment(args: argparse.Namespace, tests: Path) -> dict[str, str]:
         "UPSTREAM_MODEL": str((args.model or _default_model()).absolute()),
         **({} if args.all else {"UPSTREAM_LIST": str(EXPECTED)}),
         "PYTHONPATH": os.pathsep.join((str(tests), str(HERE))),
-        "PORT": str(free_port()),
+        "PORT": port,
+        "AIP_HTTP_PORT": port,
     }
 
 

@@ -27,6 +27,7 @@ from stoker.routes import (
     health,
     infill,
     info,
+    leftovers,
     page,
     predict,
     slots,
@@ -57,7 +58,7 @@ def create(state: State, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_middleware(Gate, state=state)
     errors.install(app, state)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
-    api = (completion, chat, foreign, tokens, infill, embeddings, info, slots, adapters, health, page)
+    api = (completion, chat, foreign, tokens, infill, embeddings, info, slots, adapters, health, page, leftovers)
     routers = [module.router(state) for module in api]
     for router in routers:
         app.include_router(router, prefix=state.edge.prefix)

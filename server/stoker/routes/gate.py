@@ -4,14 +4,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoker.core.errors import Unauthorized, Unavailable
-from stoker.routes.auth import may_pass
+from stoker.routes.auth import PAGES, may_pass
 from stoker.routes.cors import edge_headers, preflight_headers
 from stoker.routes.errors import outer_response
 from stoker.routes.respond import plain_response
 from stoker.routes.service import LOADING, State
-
-PAGES = frozenset({"/", "/index.html"})
-"""Served while the model loads."""
 
 
 def _as_printed(name: bytes) -> bytes:

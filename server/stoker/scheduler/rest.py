@@ -16,10 +16,23 @@ class Rest:
     def __init__(self, sleeper: Sleeper | None, runner: Runner, after: float, forget: Callable[[], None]) -> None:
         self._sleeper, self._runner, self._after, self._forget = sleeper, runner, after, forget
         self.sleeping = False
-        self._roused, self._awake = False, asyncio.Event()
+        self._roused, self._ended = False, False
+        self._awake = asyncio.Event()
+
+    async def rouse(self, wakeup: asyncio.Event) -> None:
+        """Has the waiting scheduler bring the model back; returns when that is done, at once where it is there."""
+        if self.sleeping and not self._ended:
+            self._roused = True
+            wakeup.set()
+            await self._awake.wait()
+
+    def end(self) -> None:
+        """Nobody will wake any more: whoever waits for that need not."""
+        self._ended = True
+        self._awake.set()
 
     async def wait(self, wakeup: asyncio.Event) -> None:
-        """Waits for something to do; gives the model up if that takes long, and takes it back if someone asks."""
+        """Waits for something to do; gives the model up if that takes long, and takes it back if somebody asks."""
         if self._roused:
             await self.wake()
             return
@@ -42,14 +55,3 @@ class Rest:
         self.sleeping = self._roused = False
         self._awake.set()
         log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
-
-    async def rouse(self, wakeup: asyncio.Event) -> None:
-        """Brings back a model that was given up, and waits for it; at once where it is there."""
-        if self.sleeping:
-            self._roused = True
-            wakeup.set()
-            await self._awake.wait()
-
-    def end(self) -> None:
-        """Nobody waits any more: the scheduler has ended."""
-        self._awake.set()

@@ -139,8 +139,7 @@ class Scheduler:
 
     async def rouse(self) -> None:
         """Brings back a model that was given up, and waits for it; at once where it is there."""
-        if not self._ended:
-            await self._rest.rouse(self._wakeup)
+        await self._rest.rouse(self._wakeup)
 
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
