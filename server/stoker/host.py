@@ -95,14 +95,14 @@ def _edge(settings: Settings) -> Edge:
 
 def _service(booted: Booted, settings: Settings) -> Service:
     source = resolve(settings.chat_template) if settings.chat_template else booted.template
-    drafting = settings.drafting()
+    drafting = booted.drafting
     return Service(
         scheduler=booted.scheduler,
         tokenizer=booted.tokenizer,
         template=ChatTemplate(source, booted.tokenizer.bos_text, booted.tokenizer.eos_text),
         info=booted.info,
-        aliases=settings.alias or (Path(booted.info.path).name,),
-        tags=settings.tags,
+        aliases=tuple(sorted(set(settings.alias))) or (Path(booted.info.path).name,),
+        tags=tuple(sorted(set(settings.tags))),
         slots=booted.slots,
         context=booted.context,
         build=build_info(),
@@ -113,6 +113,7 @@ def _service(booted: Booted, settings: Settings) -> Service:
         grammars=booted.grammars,
         defaults=_defaults(settings),
         speculative_types=drafting.types,
+        draft_most=drafting.most if drafting.kind is not None else 0,
         about={**drafting.about(), **booted.about},
         budget=booted.budget,
         batch=settings.n_batch,

@@ -119,6 +119,9 @@ class FakeScheduler:
             raise self.filed
         return self.filed
 
+    async def rouse(self) -> None:
+        self.sleeping = False
+
     def slots(self) -> list[SlotView]:
         return self.views
 

@@ -1,6 +1,6 @@
 """What a request's stream says, in order: `Progress`*, `Tokens`*, then `Finished`, `Embedded` or `Failed`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoker.core.counters import DraftOff, DraftSummary
@@ -27,6 +27,8 @@ class Progress:
     processed: int
     elapsed_ms: float
     """Milliseconds since the request took its slot."""
+    timings: Timings = field(default=Timings(), compare=False)
+    """Of the prompt so far; `elapsed_ms` and its `prompt_ms` differ by the time in the queue."""
 
 
 @dataclass(frozen=True, slots=True)

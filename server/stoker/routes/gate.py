@@ -14,6 +14,11 @@ PAGES = frozenset({"/", "/index.html"})
 """Served while the model loads."""
 
 
+def _as_printed(name: bytes) -> bytes:
+    """`content-type` → `Content-Type`: case means nothing, but there are clients that look for upstream's."""
+    return b"-".join(word.capitalize() for word in name.split(b"-"))
+
+
 class Gate:
     def __init__(self, app: ASGIApp, state: State) -> None:
         self.app = app
@@ -29,6 +34,7 @@ class Gate:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(common)
+                message["headers"] = [(_as_printed(name), value) for name, value in message["headers"]]
             await send(message)
 
         await self.choose(scope, headers)(scope, receive, send_with_headers)

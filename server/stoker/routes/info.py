@@ -69,6 +69,6 @@ def _add_figures(routes: APIRouter, state: State) -> None:
         if not service.switches.metrics:
             raise switched_off("metrics endpoint", "--metrics")
         before, state.scraped = state.scraped, service.scheduler.totals()
-        text = metrics(state.scraped, before, service.budget()).encode()
+        text = metrics(state.scraped, before, service.budget(), service.draft_most).encode()
         headers = {"Process-Start-Time-Unix": str(service.started)}
         return plain_response(text, "text/plain; version=0.0.4", headers=headers)

@@ -55,6 +55,10 @@ class Scheduler(Protocol):
         """True while the model is given up for want of requests."""
         ...
 
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        ...
+
     def slots(self) -> list[SlotView]: ...
 
     def totals(self) -> Totals: ...
@@ -181,6 +185,8 @@ class Service:
     slot_save_path: str = ""
     """The folder of slot files; empty: slots are not to be acted on."""
     speculative_types: str = "none"
+    draft_most: int = 0
+    """Tokens of a proposal at most, unless a request says otherwise; 0 where nothing drafts."""
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: Callable[[], BudgetView | None] = field(default=lambda: None)
@@ -214,3 +220,9 @@ class State:
         if self.service is None:
             raise Unavailable(LOADING)
         return self.service
+
+    async def awake(self) -> Service:
+        """The same for work that needs no model: it wakes a sleeping one all the same, as upstream."""
+        service = self.ready()
+        await service.scheduler.rouse()
+        return service

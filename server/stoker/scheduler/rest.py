@@ -16,9 +16,13 @@ class Rest:
     def __init__(self, sleeper: Sleeper | None, runner: Runner, after: float, forget: Callable[[], None]) -> None:
         self._sleeper, self._runner, self._after, self._forget = sleeper, runner, after, forget
         self.sleeping = False
+        self._roused, self._awake = False, asyncio.Event()
 
     async def wait(self, wakeup: asyncio.Event) -> None:
-        """Waits for something to do; gives the model up if that takes long."""
+        """Waits for something to do; gives the model up if that takes long, and takes it back if someone asks."""
+        if self._roused:
+            await self.wake()
+            return
         if self._sleeper is None or self._after < 0 or self.sleeping:
             await wakeup.wait()
             return
@@ -27,6 +31,7 @@ class Rest:
         except TimeoutError:
             await self._runner.run(self._sleeper.sleep)
             self.sleeping = True
+            self._awake.clear()
             self._forget()
             log.info("sleeping: the model is freed until the next request")
 
@@ -34,5 +39,17 @@ class Rest:
         if not self.sleeping or self._sleeper is None:
             return
         ran = await self._runner.run(self._sleeper.wake)
-        self.sleeping = False
+        self.sleeping = self._roused = False
+        self._awake.set()
         log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
+
+    async def rouse(self, wakeup: asyncio.Event) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        if self.sleeping:
+            self._roused = True
+            wakeup.set()
+            await self._awake.wait()
+
+    def end(self) -> None:
+        """Nobody waits any more: the scheduler has ended."""
+        self._awake.set()

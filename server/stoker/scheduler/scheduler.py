@@ -137,6 +137,11 @@ class Scheduler:
         self._wakeup.set()
         return await done
 
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        if not self._ended:
+            await self._rest.rouse(self._wakeup)
+
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
         by_slot = {sequence.slot: sequence for sequence in self._running.values()}
@@ -156,6 +161,7 @@ class Scheduler:
             await self._loop()
         finally:
             self._ended = True
+            self._rest.end()
             for stream in self._streams.values():
                 stream.push([Failed(ServerFault("the engine has stopped"))])
             self._streams.clear()

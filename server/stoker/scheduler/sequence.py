@@ -147,6 +147,7 @@ class Sequence:
         opening: list[Event] = []
         if outcome.tokens and not self.tokens:
             self.processed = len(self.request.prompt)
+            self._stopwatch.reading(outcome.at)
             if outcome.round is not None:
                 # Its time is that of a round: as part of the prompt's, several tokens would have taken none.
                 self._stopwatch.prompt_read(self._read_until)
@@ -165,6 +166,7 @@ class Sequence:
             self._columns = outcome.processed
         else:
             self.processed, self._read_until = outcome.processed, outcome.at
+            self._stopwatch.reading(outcome.at)
         if outcome.processed < self.prefill_end:
             return [self._progress(outcome.at)] if self._columns is None else []
         if outcome.vectors:
@@ -266,7 +268,7 @@ class Sequence:
 
     def _progress(self, at: float) -> Progress:
         elapsed = max(round((at - self.started) * 1e3, 3), 0.0)
-        return Progress(len(self.request.prompt), self.cached, self.processed, elapsed)
+        return Progress(len(self.request.prompt), self.cached, self.processed, elapsed, self.timings)
 
     def _finish(self, stop: StopType) -> Finished:
         ending, text = self.ending, self.ending.text
