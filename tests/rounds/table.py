@@ -28,7 +28,7 @@ class TableTarget(Target):
         return tuple(self.columns)
 
     def adapt(self, slot: int, scales: tuple[float, ...]) -> None:
-        """A table has no adapters."""
+        assert not scales, "a table has no adapters"
 
     def truncate(self, slot: int, length: int) -> None:
         assert 0 <= length <= self.columns[slot]
