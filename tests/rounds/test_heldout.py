@@ -124,6 +124,7 @@ def test_the_shipped_drafter_answers_as_recorded_and_is_often_right(smollm2: Mod
 
 @pytest.mark.slow
 def test_the_shipped_drafter_keeps_97_percent_of_its_acceptance(smollm2: Model) -> None:
-    played = play(smollm2, dspark.load(shipped.drafter(), smollm2.target), PROMPTS[::2])
-    recorded = sum(prompt["dspark"]["emitted_per_round"] for prompt in PROMPTS[::2])
+    drafter = dspark.load(shipped.drafter(), smollm2.target)
+    played = [one for n in range(0, len(PROMPTS), ROWS) for one in play(smollm2, drafter, PROMPTS[n : n + ROWS])]
+    recorded = sum(prompt["dspark"]["emitted_per_round"] for prompt in PROMPTS)
     assert sum(mine.emitted for mine in played) / recorded >= 0.97

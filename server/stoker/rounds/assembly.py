@@ -66,8 +66,7 @@ def assemble(
         seed(budget, target, exactness.widest(drafter.width + 1))
     if built.acceptance is not None:
         budget.adopt(drafter.kind, built.acceptance, min(drafter.width, exactness.widest(drafter.width + 1) - 1))
-    if _rehearse(budget, target, drafter, exactness.widest(drafter.width + 1)):
-        memory.keep(budget)
+    _rehearse(budget, target, drafter, exactness.widest(drafter.width + 1))
     speculation = Speculation(
         drafters={drafter.kind: drafter},
         default=drafter.kind,
@@ -93,16 +92,15 @@ def _built(drafting: Drafting, subject: Subject, path: Path | None) -> tuple[Dra
     return settled, built
 
 
-def _rehearse(budget: Budget, target: Target, drafter: Drafter, widest: int) -> bool:
-    """Ticks with the drafter's own forwards, where they were never measured. True if they have been now."""
+def _rehearse(budget: Budget, target: Target, drafter: Drafter, widest: int) -> None:
+    """Ticks with the drafter's own forwards, where they were never measured."""
     known = not drafter.needs.forwards or drafter.kind in budget.tables
     if known or widest < 2 or target.context < PROMPT + widest:
-        return False
+        return
     rows = sorted({1, min(target.slots, COMPANY)})
     rehearse(budget, target, drafter, rows, sorted({2, widest}))
     for shape, cell in budget.tables[drafter.kind].cells.items():
         log.info("budget: %s, %d rows x %d columns take %.1f ms", drafter.kind, *shape, 1e3 * cell.seconds)
-    return True
 
 
 def seed(budget: Budget, target: Target, width: int) -> None:

@@ -35,7 +35,7 @@ class Lender:
     """[B, n, width] to [B, n, vocab], without the target's scaling and softcap."""
     untied: bool
     """True: the head is a matrix of its own."""
-    norm: Callable[[mx.array], mx.array] | None
+    norm: Callable[[mx.array], mx.array] | None = None
     """The final norm: from the residual stream behind the last layer to what the head reads; None: not found."""
 
     def embed(self, ids: mx.array) -> mx.array:
