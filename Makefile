@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help setup run test prove lint format check bench accept-ab coverage clean
+.PHONY: help setup run test prove lint format check upstream bench accept-ab never-slower coverage clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -32,11 +32,17 @@ format: setup ## rewrite to the house style
 check: setup ## compare a running server with llama-server's recordings (ARGS="--url http://127.0.0.1:8080")
 	$(BIN)/python compat/check.py $(ARGS)
 
+upstream: setup ## llama.cpp's own server tests, fetched (about 20 minutes; ARGS="completion" for one file)
+	$(BIN)/python compat/upstream.py --server $(BIN)/stoker-server $(ARGS)
+
 bench: setup ## measure a running server (ARGS="--against http://127.0.0.1:9000")
 	$(BIN)/stoker bench $(ARGS)
 
 accept-ab: setup ## each acceptance rule against its closed form, with two thirds of the model as its drafter (minutes)
 	$(BIN)/stoker accept-ab $(ARGS)
+
+never-slower: setup ## a drafter that is never right against plain decoding, on the default model (minutes)
+	$(BIN)/python tests/benchmarks/never_slower.py $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

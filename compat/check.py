@@ -130,6 +130,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--all", action="store_true", help="also cases that need features not built yet")
     made.add_argument("--original", action="store_true", help="the server is llama-server: nothing is declared")
     made.add_argument("--text", action="store_true", help="report how far each greedy text agrees, and judge it")
+    made.add_argument(
+        "--recordings", type=Path, default=library.RECORDINGS, help="made by compat/record.py (default: llama-server's)"
+    )
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument("--timeout", type=float, default=120.0, help="seconds a request (default: %(default)s)")
     return made
@@ -146,7 +149,7 @@ async def _run(args: argparse.Namespace, chosen: Sequence[Case]) -> Report:
 
 
 def _chosen(args: argparse.Namespace) -> list[Case]:
-    offered = library.cases(args.profile, None if args.all or args.case else library.features())
+    offered = library.cases(args.profile, None if args.all or args.case else library.features(), args.recordings)
     names: list[str] = args.case
     unknown = set(names) - {case.name for case in offered}
     if unknown:

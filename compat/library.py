@@ -13,7 +13,9 @@ from compat.rules import Context
 from compat.shape import Difference
 
 ROOT = Path(__file__).parent / "llama-server" / "b10621"
+RECORDINGS = ROOT / "recordings"
 PROFILES = ("base", "api_key", "off", "draft", "ngram", "embeddings", "slot_save")
+NOTHING = Answer(0, {}, "text")
 STATES = ("supported", "partial", "absent", "refused")
 
 
@@ -40,6 +42,7 @@ class Case:
 
     profile: str
     name: str
+    number: int
     route: str
     needs: tuple[str, ...]
     request: Mapping[str, Any]
@@ -108,11 +111,14 @@ def profile(name: str) -> Profile:
     return Profile(data["profile"], tuple(data["server_args"]))
 
 
-def cases(name: str, known: Mapping[str, Feature] | None = None) -> list[Case]:
-    """The cases of a profile in their order; with `known`, only those whose features are all built."""
+def cases(name: str, known: Mapping[str, Feature] | None = None, recordings: Path | None = RECORDINGS) -> list[Case]:
+    """The cases of a profile in their order; with `known`, only those whose features are all built.
+
+    `recordings` is the folder that they are held against; None gives requests that expect nothing, to be recorded.
+    """
     data = _read(ROOT / "cases" / f"{name}.json")
     slots = profile(name).slots
-    found = [_case(name, slots, entry) for entry in data["cases"]]
+    found = [_case(name, slots, entry, recordings) for entry in data["cases"]]
     return [case for case in found if known is None or all(known[need].built for need in case.needs)]
 
 
@@ -149,22 +155,29 @@ def route_of(method: str, path: str) -> str:
     return f"{method} {'/'.join(parts)}"
 
 
-def _case(name: str, slots: int, entry: Mapping[str, Any]) -> Case:
+def recording_of(profile: str, number: int, name: str) -> Path:
+    """A recording's file, from the folder of recordings."""
+    return Path(profile) / f"{number:03}_{name}.json"
+
+
+def _case(name: str, slots: int, entry: Mapping[str, Any], recordings: Path | None) -> Case:
     request: dict[str, Any] = dict(entry["request"])
     body: Json = unpacked(request["body"]) if "body" in request else None
     if "body" in request:
         request["body"] = body
-    file = ROOT / "recordings" / name / f"{entry['number']:03}_{entry['name']}.json"
     context = Context(request["method"], request["path"], body, request.get("repeat", 1), slots)
     key = route_of(request["method"], request["path"])
     return Case(
         profile=name,
         name=entry["name"],
+        number=entry["number"],
         route=key if key in _read(ROOT / "routes.json")["routes"] else "",
         needs=tuple(entry["needs"]),
         request=request,
         context=context,
-        expected=from_recording(_read(file)),
+        expected=from_recording(_read(recordings / recording_of(name, entry["number"], entry["name"])))
+        if recordings
+        else NOTHING,
         volatile=entry.get("volatile_text", False),
     )
 

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from stoker.core.counters import DraftOff, Kind, RoundCount
 from stoker.core.errors import InvalidRequest
-from stoker.core.work import Filed, Join, Outcome, Plan, SlotAction, SlotWork
+from stoker.core.request import Pooling
+from stoker.core.work import Filed, Join, Outcome, Plan, PrefillWork, SlotAction, SlotWork
 from stoker.scheduler.device import Ran
 
 T = TypeVar("T")
@@ -67,6 +68,8 @@ class FakeRow:
     off: DraftOff | None = None
     """Why the row never drafts."""
     rounds: int = 0
+    pooling: Pooling | None = None
+    """Not None: it reads its whole prompt, whose embedding is a vector for each token, of the token alone."""
 
 
 @dataclass
@@ -90,6 +93,8 @@ class FakeEngine:
     """Committed columns by slot."""
     kept: dict[int, int] = field(default_factory=dict[int, int])
     """Columns of kept contents by key."""
+    scales: dict[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])
+    """Of the newest row of each slot."""
     files: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Slot files by path."""
 
@@ -111,19 +116,26 @@ class FakeEngine:
             assert join.cached <= self._columns(join), "only columns that exist are reused"
             self.content[join.slot] = join.cached
             assert join.cached < len(join.prompt)
-            self.rows[join.id] = FakeRow(join.prompt, join.slot, join.cached, off=self._off(join))
+            self.rows[join.id] = FakeRow(join.prompt, join.slot, join.cached, off=self._off(join), pooling=join.pooling)
+            self.scales[join.slot] = join.adapters
         if plan.prefill:
             parts = [work.stop - self.rows[work.id].processed for work in plan.prefill]
             self.clock.pass_by(self.token_seconds * len(parts) * max(parts))
             for work in plan.prefill:
-                assert self.rows[work.id].processed < work.stop < len(self.rows[work.id].prompt)
-                self.rows[work.id].processed = work.stop
-                outcomes.append(Outcome(work.id, self.clock(), processed=work.stop))
+                outcomes.append(self._read(work))
         if plan.step:
             self.clock.pass_by(self.step_seconds)
         for work in plan.step:
             outcomes.append(self._step(work.id, work.remaining))
         return outcomes
+
+    def _read(self, work: PrefillWork) -> Outcome:
+        row = self.rows[work.id]
+        end = len(row.prompt) if row.pooling else len(row.prompt) - 1
+        assert row.processed < work.stop <= end
+        row.processed = work.stop
+        made = tuple((float(token),) for token in row.prompt) if row.pooling and work.stop == end else ()
+        return Outcome(work.id, self.clock(), processed=work.stop, vectors=made)
 
     def _columns(self, join: Join) -> int:
         """How many columns the place has that a join takes its own from."""

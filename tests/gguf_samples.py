@@ -20,6 +20,7 @@ from stoker.models.load import Loaded
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "lfm2")
 VOCAB = 96
+BEYOND = ["{", "|", "}", "~", "Ċ", "Ã", "©", "¼"]
 WIDTH = 64
 COMMON: dict[str, Any] = {
     "hidden_size": WIDTH,
@@ -104,7 +105,10 @@ def write(
     """Write the sample as GGUF; `kinds` gives tensors, by a part of their GGUF name, another format than F32."""
     writer = gguf.GGUFWriter(path, made.architecture)
     _write_settings(writer, made)
-    (vocabulary or write_vocabulary)(writer)
+    if vocabulary is None:
+        write_vocabulary(writer, made.config["vocab_size"])
+    else:
+        vocabulary(writer)
     for key, value in (metadata or {}).items():
         writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     for name, weight in made.weights.items():
@@ -154,17 +158,21 @@ def _write_settings(writer: gguf.GGUFWriter, made: Sample) -> None:
         writer.add_uint32("gemma3.attention.sliding_window_pattern", config["sliding_window_pattern"])
 
 
-def write_vocabulary(writer: gguf.GGUFWriter) -> None:
-    """Byte-level BPE of the printable ASCII characters with two merges and two control tokens."""
-    tokens = [chr(code) for code in range(0x21, 0x7B)] + ["Ġ", "Ġa", "Ġab", "<|im_start|>", "<|im_end|>", "<pad>"]
-    assert len(tokens) == VOCAB
+def write_vocabulary(writer: gguf.GGUFWriter, size: int = VOCAB) -> None:
+    """Byte-level BPE of the printable ASCII characters with two merges and two control tokens.
+
+    A larger vocabulary also has the last of them, the new line, and the bytes of é and ü.
+    """
+    tokens = [chr(code) for code in range(0x21, 0x7B)] + BEYOND[: size - VOCAB]
+    tokens += ["Ġ", "Ġa", "Ġab", "<|im_start|>", "<|im_end|>", "<pad>"]
+    assert len(tokens) == size
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
-    writer.add_token_types([1] * (VOCAB - 3) + [3, 3, 3])
+    writer.add_token_types([1] * (size - 3) + [3, 3, 3])
     writer.add_token_merges(["Ġ a", "Ġa b"])
-    writer.add_bos_token_id(VOCAB - 3)
-    writer.add_eos_token_id(VOCAB - 2)
+    writer.add_bos_token_id(size - 3)
+    writer.add_eos_token_id(size - 2)
     writer.add_chat_template("{{ messages[0]['content'] }}")
 
 

@@ -1,4 +1,4 @@
-"""A vocabulary of 128 tokens for tiny random models: ASCII, pieces that JSON is made of, ends, a control token."""
+"""128 tokens for tiny random models: printable ASCII, pieces that JSON is made of, ends, a control token."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -99,12 +99,12 @@ def _fits_string(value: Any, schema: Schema) -> bool:
         return False
     if "pattern" in schema:
         return re.search(schema["pattern"], value) is not None
-    return schema["minLength"] <= len(value) <= schema["maxLength"]
+    return schema.get("minLength", 0) <= len(value) <= schema["maxLength"]
 
 
 def _fits_integer(value: Any, schema: Schema) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole and schema["minimum"] <= value <= schema["maximum"]
+    return whole and schema.get("minimum", value) <= value <= schema.get("maximum", value)
 
 
 _CHECKS: Mapping[str, Any] = {

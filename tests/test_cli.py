@@ -22,21 +22,20 @@ STARTS = {
     "-hf org/repo --temp 0 --top-k 40 --seed 1": "",
     "-m DIR --chat-template-file {t} --metrics --slots --props --no-ui --verbose": "",
     "-m DIR --log-file {f} --log-timestamps --ssl-key-file k --ssl-cert-file c --timeout 600 --threads-http 8": "",
-    "-m DIR --cache-reuse 256 --mlock --no-mmap -b 2048 -ub 512": "--cache-reuse --mlock --no-mmap",
+    "-m DIR --cache-reuse 256 --slot-save-path {d} --lora a --mlock --no-mmap -b 2048 -ub 512": "--cache-reuse --mlock"
+    " --no-mmap",
+    "-m DIR --embeddings --pooling mean": "",
     "-hf org/repo -md DIR --spec-type draft-simple --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "",
     "-hf org/repo -md DIR -ngld 99": "-ngld",
+    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "",
+    "-hf org/repo --spec-type draft-mtp --spec-draft-n-max 3": "",
+    "-m DIR --draft-kind dflash -md DIR": "",
     "-m DIR --spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7": "",
     "-m DIR --draft-kind prompt-lookup --no-prompt-lookup-adaptive --accept-rule stochastic": "",
     "-m DIR --chat-template-file {t} --reasoning-format deepseek --metrics --slots": "",
     "-m DIR --draft-model DIR --draft-coupling off --exactness bitwise --spec-draft-p-min 0.75": "",
 }
 NOT_BUILT_YET = {
-    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "--spec-type",
-    "-hf org/repo --spec-type draft-mtp --spec-draft-n-max 3": "--spec-type",
-    "-m DIR --draft-kind dflash -md DIR": "--draft-kind",
-    "-m DIR --cache-reuse 256 --slot-save-path d --lora a --mlock --no-mmap -b 2048 -ub 512": "--lora",
-    "-m DIR --lora a": "--lora",
-    "-m DIR --embeddings --pooling mean": "--embeddings",
     "-m DIR --reranking": "--reranking",
 }
 """When one of these is built, it moves up."""
@@ -83,7 +82,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def words(line: str, tmp_path: Path) -> list[str]:
     template = tmp_path / "t.jinja"
     template.write_text("{{ messages }}", encoding="utf-8")
-    return [w.replace("{t}", str(template)).replace("{f}", str(tmp_path / "log")) for w in line.split()]
+    return [
+        w.replace("{t}", str(template)).replace("{f}", str(tmp_path / "log")).replace("{d}", str(tmp_path))
+        for w in line.split()
+    ]
 
 
 @pytest.mark.parametrize(("line", "warned"), STARTS.items())
@@ -253,8 +255,8 @@ sys.exit(", ".join(name for name in "{heavy}".split() if name in sys.modules))
 
 def test_the_real_process_refuses_in_one_line_with_status_1() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "stoker", "serve", "--lora", "a"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "stoker", "serve", "--agent"], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 1
     assert ran.stdout == ""
-    assert ran.stderr == "error: --lora cannot be honoured: adapters are not built yet; serve a merged model with -m\n"
+    assert ran.stderr == "error: --agent cannot be honoured: the server runs no tools; run them in the client\n"

@@ -25,7 +25,8 @@ from stoker.core.request import Speculation as Wish
 from stoker.core.work import Traits
 from stoker.models.sampling import Sampler
 from stoker.rounds.base import Ask, Drafter, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Budget, CostTable
+from stoker.rounds.budget import Budget
+from stoker.rounds.costs import Cell, CostTable
 from stoker.rounds.engine import Engine
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.ngrams import Sizes
@@ -198,7 +199,7 @@ async def serving(it: Situation) -> AsyncIterator[Bench]:
     costs, budget = it.costs, None
     if costs is not None:
         target.evaluated = lambda rows, width: clock.pass_by(costs[rows, width])
-        budget = Budget({"": CostTable(costs)})
+        budget = Budget({"": CostTable({shape: Cell(seconds, 50) for shape, seconds in costs.items()})})
     drafters = {} if it.drafter is None else {it.drafter.kind: it.drafter}
     how = Speculation(drafters, next(iter(drafters), None), it.setting, widest=it.widest, budget=budget)
     grammars = Grammars(tokens)

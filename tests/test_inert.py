@@ -21,7 +21,7 @@ def test_a_default_value_says_nothing(words: tuple[str, ...]) -> None:
     assert judged(*words) == ()
 
 
-@pytest.mark.parametrize("words", [("-ngl", "many"), ("-fa", "maybe"), ("-t", "x"), ("-ctk", "q9"), ("-ub", "0")])
+@pytest.mark.parametrize("words", [("-ngl", "many"), ("-fa", "maybe"), ("-t", "x"), ("-ctkd", "q9"), ("-ub", "0")])
 def test_the_value_of_an_inert_option_is_checked(words: tuple[str, ...]) -> None:
     with pytest.raises(StartError, match=f"^{words[0]} takes .*, not '{words[1]}'$"):
         judged(*words)
@@ -29,8 +29,8 @@ def test_the_value_of_an_inert_option_is_checked(words: tuple[str, ...]) -> None
 
 def test_a_variable_counts_like_its_option_and_is_named() -> None:
     assert judged(LLAMA_ARG_THREADS="8")[0].startswith("LLAMA_ARG_THREADS has no effect")
-    with pytest.raises(StartError, match=r"^LLAMA_ARG_EMBEDDINGS cannot be honoured: embeddings are not built yet"):
-        judged(LLAMA_ARG_EMBEDDINGS="on")
+    with pytest.raises(StartError, match=r"^LLAMA_ARG_RERANKING cannot be honoured: heads that rank are not built yet"):
+        judged(LLAMA_ARG_RERANKING="on")
     with pytest.raises(StartError, match=r"^LLAMA_ARG_DRAFT_MAX: the argument has been removed"):
         judged(LLAMA_ARG_DRAFT_MAX="8")
 
@@ -45,8 +45,8 @@ def test_a_single_refused_value_of_a_warned_option_is_named_with_it() -> None:
     assert judged("-dev", "MTL0") == ("-dev has no effect: MLX places the work itself",)
     with pytest.raises(StartError, match=r"^-dev none cannot be honoured: MLX always has a device"):
         judged("-dev", "none")
-    with pytest.raises(StartError, match=r"^-ctk q8_0 cannot be honoured: a quantised KV cache is not built yet"):
-        judged("-ctk", "q8_0")
+    with pytest.raises(StartError, match=r"^-ctkd q8_0 cannot be honoured: a draft model's KV cache is not packed"):
+        judged("-ctkd", "q8_0")
 
 
 def test_the_sizes_of_an_n_gram_kind_that_is_not_built_are_warned_about() -> None:

@@ -17,7 +17,22 @@ from starlette.responses import Response
 
 from stoker.core.errors import StartError
 from stoker.host import GRACE, Host
-from stoker.routes import absent, chat, completion, errors, foreign, health, info, slots, tokens
+from stoker.routes import (
+    adapters,
+    chat,
+    completion,
+    embeddings,
+    errors,
+    foreign,
+    health,
+    infill,
+    info,
+    leftovers,
+    page,
+    predict,
+    slots,
+    tokens,
+)
 from stoker.routes.disconnect import ClientGoneError
 from stoker.routes.gate import Gate
 from stoker.routes.service import State
@@ -43,8 +58,13 @@ def create(state: State, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_middleware(Gate, state=state)
     errors.install(app, state)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
-    for module in (completion, chat, foreign, tokens, info, slots, health, absent):
-        app.include_router(module.router(state), prefix=state.edge.prefix)
+    api = (completion, chat, foreign, tokens, infill, embeddings, info, slots, adapters, health, page, leftovers)
+    routers = [module.router(state) for module in api]
+    for router in routers:
+        app.include_router(router, prefix=state.edge.prefix)
+    if state.edge.vertex is not None:
+        own = [route for router in routers for route in router.routes]
+        predict.install(app, own, state.edge.vertex, state.edge.prefix)
     return app
 
 
@@ -88,6 +108,8 @@ def serve(settings: Settings) -> int:
     log.info("listening on %s", _address(settings, listener))
     with _quiet_signals():
         server.run(sockets=[listener])
+    if listener.family == socket.AF_UNIX:
+        Path(settings.host).unlink(missing_ok=True)
     if host.failure is not None:
         raise host.failure
     return 0
@@ -100,6 +122,7 @@ def _listen(settings: Settings) -> socket.socket:
             Path(settings.host).unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(settings.host)
+            listener.listen()
             return listener
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         return socket.create_server((settings.host, settings.port), family=family, reuse_port=settings.reuse_port)

@@ -3,27 +3,33 @@
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from stoker import blas
 from stoker.core import clock
-from stoker.core.errors import InvalidRequest, StartError
+from stoker.core.errors import StartError
 from stoker.core.info import BudgetView, ModelInfo
-from stoker.core.request import Grammar
+from stoker.core.request import Grammar, Pooling
 from stoker.core.work import Ticker, Traits
-from stoker.models import fetch, hub
+from stoker.models import fetch, hub, shipped
+from stoker.models.adapters import Adapters
+from stoker.models.features import final_norm
 from stoker.models.identity import identity
+from stoker.models.kv_types import KVTypes
 from stoker.models.load import Loaded, load
 from stoker.models.memory import available
+from stoker.models.pooling_type import declared_pooling
 from stoker.models.sampling import Sampler
+from stoker.models.shelf import Subject as Measured
 from stoker.models.shelf import subject
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Assembled, Subject, assemble
+from stoker.rounds.assembly import Assembled, assemble
 from stoker.rounds.engine import Engine
+from stoker.rounds.kinds import Subject
 from stoker.rounds.memory import Memory
 from stoker.rounds.shelf import Shelf
 from stoker.rounds.sleeper import SleepingEngine
@@ -33,6 +39,7 @@ from stoker.scheduler.device import Device
 from stoker.scheduler.scheduler import Policy, Scheduler, Vocabulary
 from stoker.settings import Settings
 from stoker.text.grammar import Grammars
+from stoker.text.rules import GrammarError
 from stoker.text.tokenizer import Tokenizer, from_source
 
 log = logging.getLogger(__name__)
@@ -56,8 +63,12 @@ class Booted:
     """Tokens that one slot holds."""
     budget: Callable[[], BudgetView | None]
     """What drafting costs and how it was decided, at the moment of asking; None: nothing drafts."""
+    drafting: Drafting
+    """What was asked for, its kind settled by the checkpoint."""
     about: Mapping[str, object]
     """What `/props` says of drafting beside the command line's own words."""
+    pooling: Pooling | None = None
+    """How prompts are embedded; None: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,7 @@ class _Machine:
     grammars: Grammars
     traits: Traits
     assembled: Assembled
+    pooling: Pooling | None
 
 
 async def boot(settings: Settings, device: Device) -> Booted:
@@ -101,7 +113,9 @@ async def boot(settings: Settings, device: Device) -> Booted:
         traits.slots,
         traits.context,
         budget=lambda: None if budget is None else budget.view(),
+        drafting=machine.assembled.drafting,
         about=_about(machine.assembled),
+        pooling=machine.pooling,
     )
 
 
@@ -131,29 +145,31 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
     with loading(path.name) as progress:
         loaded = load(str(path), progress=progress)
     tokenizer = from_source(loaded.tokenizer)
-    target = _target(loaded, settings) if context is None else Target(loaded.model, settings.n_slots, context)
+    adapters = Adapters(loaded.model, [path for path, _ in settings.adapters])
+    target = _target(loaded, settings, adapters, context)
     sampler = Sampler(target.vocab, tokenizer.pieces)
     if settings.warmup:
         warm_up(target, sampler)
-    memory = Memory(Path(settings.cache_dir).expanduser(), subject(loaded, blas.provider()))
-    whole = Subject(target, tokenizer.pieces)
+    pooling = _pooling(loaded, settings)
+    memory = Memory(Path(settings.cache_dir).expanduser(), _subject(loaded, settings, adapters))
+    whole = Subject(target, tokenizer.pieces, path)
     assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
     grammars = Grammars(tokenizer)
     _check(settings, grammars)
     speculator = Speculator(assembled.speculation, target.context)
-    shelf = Shelf(target, identity(loaded))
+    shelf = Shelf(target, identity(loaded), adapters.identity)
     engine = Engine(target, sampler, tokenizer.end_ids, speculator, grammars, shelf)
-    sizes = target.bytes_per_column, target.bytes_per_slot
+    sizes = target.bytes_per_column + assembled.bytes_per_column, target.bytes_per_slot
     traits = Traits(target.slots, target.context, target.recurrent, *sizes)
-    return _Machine(engine, loaded, tokenizer, grammars, traits, assembled)
+    return _Machine(engine, loaded, tokenizer, grammars, traits, assembled, pooling)
 
 
 def _check(settings: Settings, grammars: Grammars) -> None:
     """The command line's own grammar must be one."""
     try:
-        grammars.check(Grammar(settings.grammar))
-    except InvalidRequest as error:
-        raise StartError(f"the grammar of the command line: {' '.join(error.message.split())}") from None
+        grammars.compile(Grammar(settings.grammar))
+    except GrammarError as error:
+        raise StartError(f"the grammar of the command line cannot be followed: {error}") from None
 
 
 @contextmanager
@@ -172,10 +188,13 @@ def _about(assembled: Assembled) -> dict[str, object]:
     return {} if exactness is None else {"exactness": exactness.describe()}
 
 
-def _draft_path(drafting: Drafting, settings: Settings) -> Path:
+def _draft_path(drafting: Drafting, settings: Settings) -> Path | None:
+    """Where the drafter's checkpoint is; None: it has none of its own."""
+    if drafting.shipped:
+        return shipped.drafter()
     if drafting.model:
-        return Path(drafting.model)
-    return hub.fetch(drafting.repo, hub=_hub(settings))
+        return Path(drafting.model).expanduser()
+    return hub.fetch(drafting.repo, hub=_hub(settings)) if drafting.repo else None
 
 
 def _hub(settings: Settings) -> hub.Hub:
@@ -190,10 +209,43 @@ def _model_path(settings: Settings) -> Path:
     return fetch.default_model(Path(settings.cache_dir).expanduser())
 
 
-def _target(loaded: Loaded, settings: Settings) -> Target:
-    """Slot caches of the size that was asked for; refused, with the numbers, where the memory cannot hold them."""
+def _pooling(loaded: Loaded, settings: Settings) -> Pooling | None:
+    """How prompts are embedded, if they are. StartError for a model that cannot do it."""
+    if not settings.embeddings:
+        return None
+    final_norm(loaded.model)
+    pooling = Pooling(settings.pooling) if settings.pooling else declared_pooling(loaded.tokenizer)
+    log.info("embeddings: pooling %s", pooling)
+    return pooling
+
+
+def _subject(loaded: Loaded, settings: Settings, adapters: Adapters) -> Measured:
+    """What measurements are about: the model with its adapters and its kind of cache."""
+    plain = subject(loaded, blas.provider())
+    more = {"adapters": adapters.identity, "keys": settings.cache_type_k, "values": settings.cache_type_v}
+    said = "".join(f", {name} {value}" for name, value in more.items() if value)
+    return replace(plain, weights=plain.weights + said)
+
+
+def _target(loaded: Loaded, settings: Settings, adapters: Adapters, context: int | None) -> Target:
+    """Slot caches of the size that was asked for; refused, with the numbers, where the memory cannot hold them.
+
+    `context`: what was settled at the first start. Every slot begins with the command line's adapters, so that
+    what is measured now is measured with them.
+    """
+    types = KVTypes.of(settings.cache_type_k, settings.cache_type_v)
+    scales = tuple(scale for _, scale in settings.adapters)
+
+    def make(context: int) -> Target:
+        target = Target(loaded.model, settings.n_slots, context, adapters=adapters, types=types)
+        for slot in range(target.slots):
+            target.adapt(slot, scales)
+        return target
+
+    if context is not None:
+        return make(context)
     wanted = settings.slot_context(loaded.info.context)
-    target = Target(loaded.model, settings.n_slots, wanted)
+    target = make(wanted)
     room = available()
     if target.bytes_when_full <= room:
         return target
@@ -205,7 +257,7 @@ def _target(loaded: Loaded, settings: Settings) -> Target:
     if settings.n_ctx or fitting <= 0:
         raise StartError(f"{numbers}: choose a smaller --ctx-size or fewer --parallel")
     log.warning("%s: each slot gets %d tokens instead (--ctx-size chooses)", numbers, fitting)
-    return Target(loaded.model, settings.n_slots, fitting)
+    return make(fitting)
 
 
 def _mib(size: int) -> int:

@@ -13,6 +13,7 @@ from stoker.boot import Booted, boot
 from stoker.core.build import build_info
 from stoker.core.errors import StartError
 from stoker.core.request import Limits
+from stoker.routes.scales import Scales
 from stoker.routes.service import Defaults, Edge, Service, State, Switches
 from stoker.scheduler.device import Device
 from stoker.scheduler.scheduler import Scheduler
@@ -88,19 +89,20 @@ def _edge(settings: Settings) -> Edge:
         cors_methods=settings.cors_methods,
         cors_headers=settings.cors_headers,
         ui=settings.ui,
+        vertex=settings.vertex,
     )
 
 
 def _service(booted: Booted, settings: Settings) -> Service:
     source = resolve(settings.chat_template) if settings.chat_template else booted.template
-    drafting = settings.drafting()
+    drafting = booted.drafting
     return Service(
         scheduler=booted.scheduler,
         tokenizer=booted.tokenizer,
         template=ChatTemplate(source, booted.tokenizer.bos_text, booted.tokenizer.eos_text),
         info=booted.info,
-        aliases=settings.alias or (Path(booted.info.path).name,),
-        tags=settings.tags,
+        aliases=tuple(sorted(set(settings.alias))) or (Path(booted.info.path).name,),
+        tags=tuple(sorted(set(settings.tags))),
         slots=booted.slots,
         context=booted.context,
         build=build_info(),
@@ -111,8 +113,12 @@ def _service(booted: Booted, settings: Settings) -> Service:
         grammars=booted.grammars,
         defaults=_defaults(settings),
         speculative_types=drafting.types,
+        draft_most=drafting.most if drafting.kind is not None else 0,
         about={**drafting.about(), **booted.about},
         budget=booted.budget,
+        batch=settings.n_batch,
+        pooling=booted.pooling,
+        adapters=Scales([path for path, _ in settings.adapters], [scale for _, scale in settings.adapters]),
         slot_save_path=settings.slot_save_path,
         switches=Switches(
             slots=settings.slots, props=settings.props, metrics=settings.metrics, slots_debug=settings.slots_debug
@@ -136,4 +142,6 @@ def _defaults(settings: Settings) -> Defaults:
         reasoning_budget_message=settings.reasoning_budget_message,
         chat_parsing=not settings.skip_chat_parsing,
         special=settings.special,
+        spm_infill=settings.spm_infill,
+        embd_normalize=settings.embd_normalize,
     )

@@ -63,7 +63,7 @@ _THREADS = "MLX runs its own threads"
 _PLACE = "MLX places the work itself"
 _LOADING = "MLX reads the weights its own way"
 _DTYPE = "the KV cache has the model's own type"
-_UNPACKED = "a quantised KV cache is not built yet; give f16"
+_UNPACKED = "a draft model's KV cache is not packed; give f16"
 _CACHE = "not built yet; results are the same without it"
 _OTHER_NGRAM = "that kind of n-gram lookup is not built yet"
 _NO_EYES = "there is no image or audio input"
@@ -71,12 +71,11 @@ _NO_ROUTER = "there is no router"
 _NO_UI = "the page at / has no settings"
 _LOOKUP_FILE = "lookup caches in files are not built yet; leave it out"
 _THINK = "what the prompt shows of earlier thoughts is the template's choice; leave it out"
-_LORA = "adapters are not built yet; serve a merged model with -m"
 _STEER = "control vectors are not built; leave it out"
 _ROPE = "not built yet; the model's own RoPE settings are used without it"
 _SOURCE = "give -hf, or a downloaded file or directory with -m"
 _TOOLS = "the server runs no tools; run them in the client"
-_EMBED = "embeddings are not built yet; leave it out to serve completions"
+_RANK = "heads that rank are not built yet, as no model that MLX loads has one; compare --embeddings instead"
 _PRESET = "presets are not built; name the model with -hf or -m"
 _SIGHT = "image and audio input are not built; leave it out to serve text"
 _ROUTER = "the router is not built yet; start one server for each model"
@@ -110,8 +109,6 @@ TABLE: tuple[Row, ...] = (
     _warn("-kvo --kv-offload", Pair(("-nkvo", "--no-kv-offload")), _PLACE, True, env="LLAMA_ARG_KV_OFFLOAD"),
     _warn("--repack", Pair(("-nr", "--no-repack")), _LOADING, True, env="LLAMA_ARG_REPACK"),
     _warn("--no-host", _SWITCH, _PLACE, env="LLAMA_ARG_NO_HOST"),
-    _partly(_warn("-ctk --cache-type-k", _KV, _DTYPE, "f16", env="LLAMA_ARG_CACHE_TYPE_K"), _UNPACKED, *_PACKED),
-    _partly(_warn("-ctv --cache-type-v", _KV, _DTYPE, "f16", env="LLAMA_ARG_CACHE_TYPE_V"), _UNPACKED, *_PACKED),
     _warn("-dt --defrag-thold", Real(), "slots do not fragment", env="LLAMA_ARG_DEFRAG_THOLD"),
     _refuse("--rpc", _TEXT, "weights stay on this machine; leave it out", env="LLAMA_ARG_RPC"),
     _warn("--mlock", _SWITCH, _LOADING, env="LLAMA_ARG_MLOCK"),
@@ -151,7 +148,6 @@ TABLE: tuple[Row, ...] = (
     _warn("-cms --checkpoint-min-step", _COUNT, _CACHE, 8192, env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
     _warn("--cache-reuse", _COUNT, "chunks are not shifted; whole prefixes are reused", 0, env="LLAMA_ARG_CACHE_REUSE"),
     # chat
-    _warn("--spm-infill", _SWITCH, "there is no /infill yet"),
     _refuse("--reasoning-preserve", Pair(("--no-reasoning-preserve",)), _THINK, env="LLAMA_ARG_REASONING_PRESERVE"),
     # RoPE
     _refuse("--rope-scaling", Choice(("none", "linear", "yarn")), _ROPE, env="LLAMA_ARG_ROPE_SCALING_TYPE"),
@@ -164,9 +160,6 @@ TABLE: tuple[Row, ...] = (
     _refuse("--yarn-beta-slow", Real(), _ROPE, -1, env="LLAMA_ARG_YARN_BETA_SLOW"),
     _refuse("--yarn-beta-fast", Real(), _ROPE, -1, env="LLAMA_ARG_YARN_BETA_FAST"),
     # model source
-    _refuse("--lora", _FILE, _LORA),
-    _refuse("--lora-scaled", _TEXT, _LORA),
-    _warn("--lora-init-without-apply", _SWITCH, "adapters are not built yet"),
     _refuse("-mu --model-url", _TEXT, _SOURCE, env="LLAMA_ARG_MODEL_URL"),
     _refuse("-dr --docker-repo", _TEXT, _SOURCE, env="LLAMA_ARG_DOCKER_REPO"),
     # logging
@@ -247,10 +240,7 @@ TABLE: tuple[Row, ...] = (
     _refuse("--spec-default", _SWITCH, "ngram-mod is not built yet; --spec-type ngram-simple is"),
     # sampling
     # embeddings
-    _refuse("--pooling", Choice(("none", "mean", "cls", "last", "rank")), _EMBED, env="LLAMA_ARG_POOLING"),
-    _warn("--embd-normalize", Whole(-1), "there are no embeddings yet", 2),
-    _refuse("--embedding --embeddings", _SWITCH, _EMBED, env="LLAMA_ARG_EMBEDDINGS"),
-    _refuse("--rerank --reranking", _SWITCH, "reranking is not built yet; leave it out", env="LLAMA_ARG_RERANKING"),
+    _refuse("--rerank --reranking", _SWITCH, _RANK, env="LLAMA_ARG_RERANKING"),
     # multimodal
     _refuse("-mm --mmproj", _FILE, _SIGHT, env="LLAMA_ARG_MMPROJ"),
     _refuse("-mmu --mmproj-url", _TEXT, _SIGHT, env="LLAMA_ARG_MMPROJ_URL"),

@@ -16,11 +16,12 @@ from stoker.acceptance.select import Setting
 from stoker.core.counters import Kind
 from stoker.core.errors import StartError
 from stoker.core.request import DEFAULT_SAMPLERS, DRY_BREAKERS, MAX_SEED, Sampling
-from stoker.options import drafting, readers
+from stoker.options import drafting, readers, vertex
 from stoker.options.arguments import Given
 from stoker.options.domains import MAX_INT, Choice, OnOff, Pair, Parsed, Real, Switch, Text, Whole
 from stoker.options.drafting import Drafting
 from stoker.options.option import Option, flag, options_of
+from stoker.options.vertex import Vertex
 
 MODEL = "Model"
 RUNTIME = "Context and slots"
@@ -36,6 +37,7 @@ AUTO_SLOTS = 4
 """Slots when `-np` is unset, as upstream."""
 
 _PATH = Text("FILE")
+_KV = Choice(("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"))
 _ORIGINS = Text("LIST")
 _ONE = Parsed(readers.one, "a text")
 _BIAS = Parsed(readers.logit_bias, "a token id, a sign and an amount (15043+1)", "ID+X")
@@ -69,6 +71,19 @@ class Settings:
     hf_file: str = flag("", "-hff --hf-file", _PATH, "file of that repository; beats :QUANT", env="LLAMA_ARG_HF_FILE")
     hf_token: str = flag("", "-hft --hf-token", Text("TOKEN"), "Hugging Face access token", env="HF_TOKEN", secret=True)
     offline: bool = flag(False, "--offline", Switch(), "use what is cached, never the network", env="LLAMA_ARG_OFFLINE")
+    lora: tuple[str, ...] = flag(
+        (), "--lora", _LIST, "folders of MLX adapters, scale 1; may be repeated", mode="collects"
+    )
+    lora_scaled: tuple[tuple[str, float], ...] = flag(
+        (),
+        "--lora-scaled",
+        Parsed(readers.scaled_files, "folders with their scales (FOLDER:0.5)", "FOLDER:SCALE"),
+        "folders of MLX adapters with scales, numbered behind those of --lora; may be repeated",
+        mode="collects",
+    )
+    lora_init_without_apply: bool = flag(
+        False, "--lora-init-without-apply", Switch(), "adapters begin with scale 0 (POST /lora-adapters sets others)"
+    )
     alias: tuple[str, ...] = flag((), "-a --alias", _LIST, "names the model is served under", env="LLAMA_ARG_ALIAS")
     tags: tuple[str, ...] = flag((), "--tags", _LIST, "tags shown in /v1/models", env="LLAMA_ARG_TAGS")
     n_ctx: int = flag(
@@ -142,6 +157,14 @@ class Settings:
     slot_prompt_similarity: float = flag(
         0.1, "-sps --slot-prompt-similarity", Real(0, 1), "share of a prompt that a slot must hold to be chosen for it"
     )
+    cache_type_k: str = flag(
+        "",
+        "-ctk --cache-type-k",
+        _KV,
+        "type of stored keys, quantised ones in groups of 32; unset: the model's own",
+        env="LLAMA_ARG_CACHE_TYPE_K",
+    )
+    cache_type_v: str = flag("", "-ctv --cache-type-v", _KV, "type of stored values", env="LLAMA_ARG_CACHE_TYPE_V")
     warmup: bool = flag(True, "--warmup", Pair(("--no-warmup",)), "one empty run before the first request")
     backend_sampling: bool = flag(
         False,
@@ -202,14 +225,14 @@ class Settings:
         drafting.AUTO,
         "--draft-kind",
         Choice(drafting.DRAFT_KINDS),
-        "Stoker's own: what drafts; auto: the draft model, if one is given",
+        "Stoker's own: what drafts; auto: the draft model, as what it is, or what comes with the default model",
         section=SPECULATION,
     )
     draft_model: str = flag(
         "",
         "--draft-model --spec-draft-model -md --model-draft",
         Text("PATH"),
-        "a smaller model with the same vocabulary that proposes tokens",
+        "a drafter made for the model, or a smaller model with the same vocabulary",
         env="LLAMA_ARG_SPEC_DRAFT_MODEL",
     )
     draft_hf_repo: str = flag(
@@ -223,7 +246,7 @@ class Settings:
         None,
         "--spec-type",
         _TYPES,
-        "draft-simple, ngram-simple or none; --draft-kind says more",
+        "draft-simple, draft-dflash, draft-dspark, draft-mtp, ngram-simple or none; --draft-kind says more",
         env="LLAMA_ARG_SPEC_TYPE",
     )
     draft_n_max: int = flag(
@@ -400,9 +423,28 @@ class Settings:
         "threads for tokenizing and templates; -1: automatic",
         env="LLAMA_ARG_THREADS_HTTP",
     )
-    metrics: bool = flag(
-        False, "--metrics", Switch(), "GET /metrics", env="LLAMA_ARG_ENDPOINT_METRICS", section=ENDPOINTS
+    embeddings: bool = flag(
+        False,
+        "--embedding --embeddings",
+        Switch(),
+        "POST /embedding and /v1/embeddings",
+        env="LLAMA_ARG_EMBEDDINGS",
+        section=ENDPOINTS,
     )
+    pooling: str = flag(
+        "",
+        "--pooling",
+        Choice(("none", "mean", "cls", "last")),
+        "how token vectors become an embedding; default: as the model's files say, else none",
+        env="LLAMA_ARG_POOLING",
+    )
+    embd_normalize: int = flag(
+        2, "--embd-normalize", Whole(-1), "-1: none, 0: largest to 32760, 1: taxicab, 2: Euclidean, above: p-norm"
+    )
+    spm_infill: bool = flag(
+        False, "--spm-infill", Switch(), "/infill puts what stands behind the gap first, as some models want it"
+    )
+    metrics: bool = flag(False, "--metrics", Switch(), "GET /metrics", env="LLAMA_ARG_ENDPOINT_METRICS")
     props: bool = flag(False, "--props", Switch(), "POST /props", env="LLAMA_ARG_ENDPOINT_PROPS")
     slots: bool = flag(True, "--slots", Pair(("--no-slots",)), "GET /slots", env="LLAMA_ARG_ENDPOINT_SLOTS")
     slot_save_path: str = flag(
@@ -440,6 +482,8 @@ class Settings:
     """`STOKER_SPECULATIVE_ACCEPT_DIAG`: acceptance is held against its closed forms in the log."""
     named: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """Fields that the command line or a variable filled, their defaults included."""
+    vertex: Vertex | None = None
+    """The routes of Vertex AI, where the server runs there (`AIP_MODE=PREDICTION`)."""
     cache_dir: str = "~/.cache/stoker"
     """Under `XDG_CACHE_HOME` where that is set."""
 
@@ -462,6 +506,12 @@ class Settings:
     def keys(self) -> tuple[str, ...]:
         """Every key that opens the server, those of `--api-key-file` included."""
         return (*self.api_keys, *self.api_key_file)
+
+    @property
+    def adapters(self) -> tuple[tuple[str, float], ...]:
+        """Folder and scale of each adapter, in the order of their numbers."""
+        named = (*((path, 1.0) for path in self.lora), *self.lora_scaled)
+        return tuple((path, 0.0 if self.lora_init_without_apply else scale) for path, scale in named)
 
     @property
     def n_slots(self) -> int:
@@ -528,13 +578,17 @@ class Settings:
     def drafting(self) -> Drafting:
         """The drafter and its rule. StartError where the options contradict each other."""
         has_model = bool(self.draft_model or self.draft_hf_repo)
-        kind = drafting.choose(self.draft_kind, self.spec_type, has_model=has_model)
+        shipped = not (self.model or self.hf_repo or has_model)
+        kind = drafting.choose(self.draft_kind, self.spec_type, has_model=has_model, shipped=shipped)
         most, longest, shortest = self._draft_sizes(kind)
         if not most:
             kind = None
-        used = kind is Kind.DRAFT_MODEL
+        used = kind not in (None, Kind.PROMPT_LOOKUP)
         return Drafting(
             kind=kind,
+            auto=used and self.draft_kind == drafting.AUTO and not self.spec_type,
+            shipped=shipped and kind is drafting.SHIPPED,
+            limited="draft_n_max" in self.named,
             model=self.draft_model if used else "",
             repo=self.draft_hf_repo if used else "",
             most=most,
@@ -637,8 +691,12 @@ def settings(given: Iterable[Given], environ: Mapping[str, str]) -> Settings:
     stochastic = drafting.variable(environ, "SPECULATIVE_STOCHASTIC_ACCEPT")
     if stochastic is not None:
         values.setdefault("accept_rule", (Setting.STOCHASTIC if stochastic else Setting.MATCH).value)
+    place = vertex.read(environ)
+    if place is not None:
+        values["port"] = place.port
     return Settings(
         **values,
+        vertex=place,
         slots_debug=debug,
         accept_diagnostic=bool(drafting.variable(environ, "SPECULATIVE_ACCEPT_DIAG")),
         named=named,

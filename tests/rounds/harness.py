@@ -36,6 +36,22 @@ class Wanted:
     speculation: Speculation = field(default_factory=Speculation)
     grammar: Grammar = field(default_factory=Grammar)
     post: bool = False
+    adapters: tuple[float, ...] = ()
+
+    def join(self, id: int) -> Join:
+        """The order for its row, which stands in the slot of the same number."""
+        return Join(
+            id,
+            id,
+            self.prompt,
+            0,
+            self.sampling,
+            self.probs,
+            self.post,
+            speculation=self.speculation,
+            grammar=self.grammar,
+            adapters=self.adapters,
+        )
 
 
 class Harness:
@@ -74,10 +90,7 @@ class Harness:
             running.update(joining)
             plan = Plan(
                 release,
-                tuple(
-                    Join(id, id, w.prompt, 0, w.sampling, w.probs, w.post, speculation=w.speculation, grammar=w.grammar)
-                    for id, w in joining
-                ),
+                tuple(want.join(id) for id, want in joining),
                 tuple(PrefillWork(id, len(want.prompt) - 1) for id, want in joining if len(want.prompt) > 1),
                 tuple(StepWork(id, want.count - len(self.tokens[id])) for id, want in running.items()),
             )

@@ -37,6 +37,8 @@ ENDS = LETTERS.end_ids
 GRAMMARS = Grammars(LETTERS)
 PROMPT = (40, 41, 42, 43)
 ROOM = 400
+LONGEST = 1500
+"""Tokens within which any value of a bounded schema ends."""
 
 
 @pytest.fixture(scope="module")
@@ -69,22 +71,19 @@ def want(grammar: str | Grammar, sampling: Sampling = WARM, count: int = ROOM, p
     return Wanted(PROMPT, count, sampling, probs, grammar=held)
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.slow)])
-def test_every_answer_under_a_random_schema_is_a_value_of_it(target: Target, count: int) -> None:
-    ended = 0
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_every_answer_under_a_random_schema_is_a_value_of_it(count: int) -> None:
+    target = Target(tiny.llama(), 4, 2 * LONGEST)
     for seed in range(count):
         schema = random_schema(random.Random(seed))
-        item = want(of_schema(schema), replace(WARM, seed=seed))
+        item = want(of_schema(schema), replace(WARM, seed=seed), LONGEST)
         truth = plain(target, item)
         text = answer(truth)
-        assert text is not None or len(truth) == ROOM
-        if text is not None:
-            ended += 1
-            assert fits(json.loads(text), schema), (seed, text, schema)
+        assert text is not None, (seed, len(truth), LETTERS.text(truth))
+        assert fits(json.loads(text), schema), (seed, text, schema)
         harness = drafted(target, [item], Oracle({PROMPT: truth}, error=0.25, on_device=seed % 2 == 0))
         assert harness.tokens[0] == truth, (seed, schema)
         assert drafted(target, [item], lookup()).tokens[0] == truth, (seed, schema)
-    assert ended >= 0.9 * count
 
 
 LIST = 'root ::= item{3,12}\nitem ::= "- " [a-z ]{1,12} "\\n"\n'
@@ -137,7 +136,7 @@ def test_greedy_takes_the_best_token_that_is_allowed() -> None:
     grammar = 'root ::= [a-f]{6} "!"'
     emitted = plain(Target(model, 1, 256), want(grammar, GREEDY))
     letters = [id for id, piece in enumerate(LETTERS.pieces) if re.fullmatch(rb"[a-f]+", piece)]
-    history: list[int] = list(PROMPT)
+    history: list[int] = [*PROMPT]
     left = 6
     while left:
         logits = np.array(model(mx.array([history]))[0, -1])

@@ -18,6 +18,7 @@ from stoker.core.timings import Timings
 from stoker.core.work import Filed, SlotAction, TokenProbs
 from stoker.routes.service import Edge, Service, State, Switches
 from stoker.scheduler.views import SlotView, Totals
+from stoker.text.fim import FimTokens
 from stoker.text.grammar import Grammars
 from stoker.text.template import ChatTemplate
 
@@ -39,6 +40,7 @@ class ByteTokenizer:
     specials: tuple[str, ...] = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
     adds_bos: bool = False
     vocab: int = 300
+    fim: FimTokens = field(default_factory=FimTokens)
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -90,6 +92,7 @@ class FakeScheduler:
         self.filed: Filed | ServerError = Filed((1, 2, 3), 4000, 0.0015)
         self.refusal: ServerError | None = None
         self.refuse_from = 1
+        self.restored_under: tuple[float, ...] = ()
         self._id = -1
 
     def next_id(self) -> int:
@@ -109,11 +112,15 @@ class FakeScheduler:
         self.ended.append(id)
         return self.thinks
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        self.restored_under = adapters
         self.acts.append((slot, action, path))
         if isinstance(self.filed, ServerError):
             raise self.filed
         return self.filed
+
+    async def rouse(self) -> None:
+        self.sleeping = False
 
     def slots(self) -> list[SlotView]:
         return self.views

@@ -111,6 +111,23 @@ async def test_a_silent_response_repeats_that_it_is_in_progress() -> None:
     assert text.index(":\n\nevent: response.in_progress") < text.index("output_item.added")
 
 
+async def test_a_response_may_tell_its_progress_and_the_time_of_each_token() -> None:
+    def script(request: Request) -> Iterable[Event]:
+        yield progress(request)
+        yield progress(request, 3)
+        yield Tokens((piece("Hi", 1), piece("", 2), piece(" there", 3)))
+        yield finished(request, "Hi there")
+
+    wanted = {"return_progress": True, "timings_per_token": True}
+    told = events(await bench(script).post(RESPONSES, asked(stream=True, **wanted)))
+    growing = [one for one in told if one["type"] == "response.in_progress"]
+    assert [one["prompt_progress"]["processed"] for one in growing] == [0, 3]
+    assert list(growing[1]) == ["type", "response", "timings", "prompt_progress"]
+    deltas = [one for one in told if one["type"] == "response.output_text.delta"]
+    assert [one["timings"]["predicted_n"] for one in deltas] == [1, 3]
+    assert ["timings" in one for one in told if "added" in one["type"]] == [False, False]
+
+
 async def test_a_fault_ends_a_response_with_the_plain_error() -> None:
     def script(request: Request) -> Iterable[Event]:
         yield progress(request)

@@ -122,6 +122,12 @@ async def test_a_state_without_a_service_refuses() -> None:
         State(Edge()).ready()
 
 
+async def test_names_of_headers_are_printed_as_upstream_prints_them() -> None:
+    response = await Bench().post("/completion", {"prompt": "Hi", "stream": True})
+    names = [name.decode() for name, _ in response.headers.raw]
+    assert sorted(names) == ["Access-Control-Allow-Origin", "Content-Type", "Server"]
+
+
 async def test_no_generated_documentation_is_served() -> None:
     for path in ("/docs", "/redoc", "/openapi.json"):
         assert (await Bench().get(path)).status_code == 404

@@ -123,12 +123,6 @@ async def test_what_is_switched_off_says_how_to_switch_it_on(method: str, path: 
     assert (answer.status_code, message(answer)) == (501, f"This server does not support {said}")
 
 
-async def test_infill_names_the_missing_tokens_only() -> None:
-    answer = await bench(fim_missing=("suffix",)).post("/infill", {})
-    assert message(answer) == "Infill is not supported by this model: suffix token is missing. "
-    assert message(await bench(fim_missing=()).post("/infill", {})) == "Infill is not built yet"
-
-
 async def test_all_aliases_are_listed() -> None:
     (entry,) = (await bench(aliases=("a", "b")).get("/v1/models")).json()["data"]
     assert (entry["id"], entry["aliases"]) == ("a", ["a", "b"])

@@ -15,8 +15,8 @@ from compat.library import Case
 from routes.fakes import INFO, SMOLLM2, Bench, FakeScheduler, progress
 from stoker.core.counters import DraftSummary, Kind
 from stoker.core.errors import ContextExceeded
-from stoker.core.events import Event, Finished, Piece, StopType, Tokens
-from stoker.core.request import Request
+from stoker.core.events import Embedded, Event, Finished, Piece, StopType, Tokens
+from stoker.core.request import Pooling, Request
 from stoker.core.timings import Timings
 from stoker.core.work import TokenProbs
 from stoker.options.arguments import parse
@@ -24,6 +24,7 @@ from stoker.options.drafting import Drafting
 from stoker.routes.service import Edge, Switches
 from stoker.scheduler.views import SlotView, Totals
 from stoker.settings import options, settings
+from stoker.text.fim import FimTokens
 from stoker.text.template import ChatTemplate
 
 FEATURES = library.features()
@@ -39,6 +40,7 @@ class RecordedTokenizer:
     bos_text: str = "<|im_start|>"
     eos_text: str = "<|im_end|>"
     end_ids: tuple[int, ...] = (0, 2, 4)
+    fim: FimTokens = field(default_factory=FimTokens)
     texts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     pieces: dict[int, bytes] = field(
         default_factory=lambda: {1: b"<|im_start|>", 2: b"<|im_end|>", 198: b"\n", 4093: b"user"}
@@ -73,6 +75,11 @@ def learn(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer, fres
         tokenizer.texts[body["content"]] = tuple(ids)
     elif case.request["path"] == "/detokenize" and "tokens" in body:
         _spell(body["tokens"], shown["content"], tokenizer)
+    elif "embedding" in case.request["path"]:
+        texts = body.get("input", body.get("content"))
+        for text in [texts] if isinstance(texts, str) else texts or []:
+            if isinstance(text, str) and text not in tokenizer.texts:
+                tokenizer.learn(text, range(fresh, fresh + len(text.split())))
     elif (count := _prompt_tokens(shown)) is not None:
         prompt = body.get("prompt")
         messages = body.get("messages", [{"role": "user", "content": body.get("input")}])
@@ -126,7 +133,9 @@ def script(case: Case) -> Any:
     def events(request: Request) -> Iterable[Event]:
         index = events_seen.setdefault(request.arrived, [])
         index.append(request.id)
-        if answer.form == "frames":
+        if request.pooling is not None:
+            yield _embedded(answer.body, len(index) - 1)
+        elif answer.form == "frames":
             yield from _streamed([frame.data for frame in answer.frames], request)
         else:
             yield progress(request)
@@ -189,6 +198,13 @@ def _whole(body: Any, index: int, request: Request) -> Finished:
         timings=measured,
         draft=_draft(timed),
     )
+
+
+def _embedded(body: Any, index: int) -> Embedded:
+    """What was recorded is normalised, which changes it no more."""
+    if isinstance(body, list):
+        return Embedded((tuple(body[index]["embedding"][0]),), 2)
+    return Embedded((tuple(body["data"][index]["embedding"]),), body["usage"]["prompt_tokens"] // len(body["data"]))
 
 
 def _foreign(body: Any, request: Request) -> Finished:
@@ -294,6 +310,7 @@ def bench_for(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer) 
         "context": context,
         "speculative_types": drafting.types,
         "about": drafting.about(),
+        "pooling": Pooling.MEAN if "--embeddings" in args else None,
         "slot_save_path": "TMP" if "--slot-save-path" in args else "",
     }
     return Bench(scheduler, Edge(keys=keys), template, tokenizer, changes)
@@ -306,7 +323,7 @@ def _drafting(args: tuple[str, ...]) -> Drafting:
 
 
 _INFO = type(INFO)("MODEL.gguf", "llama", "Q4_1", 49152, 8192, 576, 134515008, 96576768)
-PROFILES = ("base", "api_key", "off", "draft", "ngram", "slot_save")
+PROFILES = ("base", "api_key", "off", "draft", "ngram", "slot_save", "embeddings")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -101,6 +101,24 @@ def test_a_name_that_could_mean_another_place_is_not(name: str) -> None:
     assert not is_plain(name)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"content": "a"}),
+        ("/detokenize", {"tokens": [65]}),
+        ("/apply-template", {"messages": []}),
+        ("/v1/chat/completions/input_tokens", {"messages": []}),
+        ("/v1/responses/input_tokens", {"input": "a"}),
+        ("/v1/messages/count_tokens", {"messages": []}),
+    ],
+)
+async def test_all_work_wakes_a_sleeping_server(path: str, body: dict[str, object]) -> None:
+    made = Bench()
+    made.scheduler.sleeping = True
+    assert (await made.post(path, body)).status_code == 200
+    assert not made.scheduler.sleeping
+
+
 async def test_sleeping_shows_in_props() -> None:
     made = Bench()
     assert (await made.get("/props")).json()["is_sleeping"] is False

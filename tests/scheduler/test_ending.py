@@ -1,3 +1,5 @@
+import random
+
 from stoker.core.events import StopType
 from stoker.core.request import Limits
 from stoker.scheduler.ending import Ending
@@ -51,6 +53,31 @@ def test_a_line_that_is_indented_too_little_ends_the_answer_and_is_cut_away() ->
     ending = Ending(Limits(indent=4), 99)
     assert push(ending, "    a\n", "    b", "\n", "  c") == [None, None, None, StopType.LIMIT]
     assert ending.text == "    a\n    b\n  "
+
+
+def test_what_was_shown_of_an_indented_answer_is_its_text_wherever_it_is_cut() -> None:
+    rng = random.Random(7)
+    ended = 0
+    for _ in range(2000):
+        ending = Ending(Limits(indent=2, stop=("ba",)), 99)
+        shown = ""
+        for n in range(20):
+            text = "".join(rng.choice("ab \n\t  ") for _ in range(rng.randint(0, 5)))
+            step = ending.push(text, end=n == 19, elapsed_ms=0)
+            shown += step.shown.text
+            assert ending.text.startswith(shown)
+            if step.stop is not None:
+                ended += step.stop is StopType.LIMIT
+                break
+        assert shown == ending.text
+    assert ended > 200
+
+
+def test_text_of_a_line_waits_until_its_indentation_is_seen() -> None:
+    ending = Ending(Limits(indent=4), 99)
+    shown = [ending.push(text, end=False, elapsed_ms=0).shown.text for text in ("a\n    b\n", "  ", "  c", "d\n")]
+    assert shown == ["a\n    ", "b\n  ", "  c", "d\n"]
+    assert ending.push("x", end=False, elapsed_ms=0).shown.text == ""
 
 
 def test_deep_enough_lines_go_on() -> None:

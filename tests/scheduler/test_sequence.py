@@ -35,6 +35,15 @@ def test_a_sequence_reads_its_prompt_but_the_last_token_then_decodes() -> None:
     assert absorb(seq, 1)[0] == Progress(3, 0, 3, 1500.0)
 
 
+def test_progress_tells_the_time_since_the_arrival_and_no_generation() -> None:
+    seq = sequence(cached=1, prompt=(1, 2, 1, 2))
+    told = [seq.begin(), *seq.absorb(Outcome(1, 11.0, processed=2), piece, ENDS), absorb(seq, 1)[0]]
+    timings = [event.timings for event in told if isinstance(event, Progress)]
+    assert [(it.cached, it.prompt, it.prompt_ms, it.predicted_ms) for it in timings] == [
+        *((1, 0, 0.0, 0.0), (1, 1, 1000.0, 0.0), (1, 3, 2000.0, 0.0))
+    ]  # fmt: skip
+
+
 def test_a_wholly_cached_prompt_decodes_at_once() -> None:
     seq = sequence(cached=2)
     assert seq.phase is Phase.DECODE

@@ -72,6 +72,29 @@ async def test_an_idle_server_sleeps_once_and_wakes_for_a_request() -> None:
         assert engine.naps == 2
 
 
+async def test_a_sleeping_server_can_be_roused_without_a_request() -> None:
+    engine = Sleepy()
+    async with sleepy(engine, Policy(sleep_after=0.01)) as scheduler:
+        await scheduler.rouse()
+        await until_asleep(scheduler)
+        await asyncio.gather(scheduler.rouse(), scheduler.rouse())
+        assert (engine.awake, scheduler.sleeping) == (True, False)
+        await until_asleep(scheduler)
+        assert engine.naps == 2
+
+
+async def test_rousing_a_model_that_is_gone_does_not_hang() -> None:
+    async def ask() -> None:
+        async with sleepy(Sleepy(gone=True), Policy(sleep_after=0.01)) as scheduler:
+            await until_asleep(scheduler)
+            await scheduler.rouse()
+            assert not scheduler.healthy
+            await scheduler.rouse()
+
+    with pytest.raises(OSError, match="no such file"):
+        await ask()
+
+
 async def test_a_server_that_shall_not_sleep_does_not() -> None:
     engine = Sleepy()
     async with sleepy(engine, Policy()) as scheduler:

@@ -82,7 +82,7 @@ def test_the_first_forbidden_proposal_must_be_judged_under_modified_rejection(mo
     def cut(row: Row, made: Proposal) -> Proposal:
         made = made.on_host()
         assert row.draws.constraint is not None
-        return made.first(row.draws.constraint.allowed(cast("tuple[int, ...]", tuple(made.tokens))))
+        return made.first(row.draws.constraint.allowed(cast("Sequence[int]", made.tokens)))
 
     monkeypatch.setattr(speculator, "_usable", cut)
     rows, _ = constrained(SAMPLES, "stochastic")

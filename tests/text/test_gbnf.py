@@ -3,7 +3,8 @@
 import pytest
 
 from stoker.text.characters import LAST, complement, disjoint, overlap, union
-from stoker.text.gbnf import Alt, Chars, GrammarError, Node, Ref, Repeat, Seq, Token, parse, references
+from stoker.text.gbnf import parse
+from stoker.text.rules import Alt, Chars, GrammarError, Node, Ref, Repeat, Seq, Token, references
 
 
 def chars(*pairs: tuple[str, str] | str) -> Chars:

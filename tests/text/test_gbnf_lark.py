@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import llguidance
 import pytest
 
-from stoker.text.gbnf import Alt, Chars, Node, Ref, Repeat, Seq, Token, parse
+from stoker.text.gbnf import parse
 from stoker.text.gbnf_lark import to_lark
 from stoker.text.lexemes import shape
+from stoker.text.rules import Alt, Chars, Node, Ref, Repeat, Seq, Token
 
 LONGEST = 5
 ALPHABET = "abc"
@@ -153,6 +154,13 @@ def test_known_grammars(text: str, kind: str, right: list[str], wrong: list[str]
 def test_a_grammar_with_very_many_lexemes_is_read_by_characters() -> None:
     options = " | ".join(f'"{chr(0x4E00 + n)}" root' for n in range(500))
     assert form(to_lark(f'root ::= "." | {options}')) == "characters"
+
+
+@pytest.mark.parametrize(("inner", "last"), [('"b"', "b"), ('root "c"', "xc")], ids=["regular", "recursive"])
+def test_deep_groups_become_rules_of_their_own(inner: str, last: str) -> None:
+    lark = to_lark('root ::= "x" | ' + '("a" ' * 40 + inner + " | [b])" * 40)
+    right = ["x", "b", "ab", "aab", "a" * 39 + "b", "a" * 40 + last]
+    assert accepted(lark, [*right, "", "a", "a" * 41 + last]) == set(right)
 
 
 def test_tokens_may_stand_beside_text_and_be_ruled_out() -> None:

@@ -13,6 +13,7 @@ from stoker.core.request import Grammar, Trigger, TriggerKind
 from stoker.text import grammar as module
 from stoker.text.constraint import FREE, Constraint, Words
 from stoker.text.grammar import Grammars
+from stoker.text.rules import GrammarError
 
 LETTERS = Letters()
 GRAMMARS = Grammars(LETTERS)
@@ -198,7 +199,7 @@ def test_grammars_may_be_checked_from_many_threads_at_once() -> None:
 
 @pytest.mark.parametrize("text", ["root ::= (", 'root ::= root "a"', "root ::= [z-a]", "root ::= <nothing>"])
 def test_what_cannot_be_followed_is_refused_in_llama_servers_words(text: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^Failed to initialize samplers: failed to parse grammar$"):
+    with pytest.raises(InvalidRequest, match=f"^{module.REFUSED}$"):
         GRAMMARS.check(Grammar(text))
 
 
@@ -213,3 +214,13 @@ def test_a_model_without_an_end_token_can_follow_a_grammar_that_never_ends() -> 
     held.advance(ids("ab"))
     assert tokens(held.masks([])[0]) == set(ids("a", "ab"))
     assert re.fullmatch(r"\d+", str(held.alphabet.words))
+
+
+def test_whoever_compiles_learns_the_cause() -> None:
+    for text, cause in (
+        ('root ::= "☃"', "no token can begin"),
+        ("root ::= (", "line 1"),
+        ('root ::= <[5000]> "a"', "Token range end too large"),
+    ):
+        with pytest.raises(GrammarError, match=cause):
+            GRAMMARS.compile(Grammar(text))

@@ -8,8 +8,8 @@ import pytest
 from letters import Letters
 from stoker.core.errors import InvalidRequest
 from stoker.core.request import Grammar
-from stoker.text.gbnf import GrammarError
 from stoker.text.grammar import Grammars
+from stoker.text.rules import GrammarError
 from stoker.text.schema import is_schema, of_envelope, of_schema, reread
 
 LETTERS = Letters()

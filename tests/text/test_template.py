@@ -1,5 +1,6 @@
 """Chat templates: rendering as Hugging Face does, capabilities, the fitting of messages, built-in names."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -56,6 +57,19 @@ def test_json_keeps_characters_and_signs() -> None:
 def test_tokens_dates_and_generation_blocks_are_there() -> None:
     assert render("{{ bos_token }}{% generation %}a{% endgeneration %}{{ eos_token }}") == "<s>a</s>"
     assert render("{{ strftime_now('%Y') }}").isdigit()
+
+
+def test_every_template_is_told_the_date_unless_the_request_tells_it() -> None:
+    today = datetime.now()
+    assert render("{{ date_string }}|{{ datetime }}") == f"{today:%d %b %Y}|{today:%b %d %Y}"
+    assert render("{{ date_string }}", date_string="then") == "then"
+
+
+def test_what_is_missing_joins_a_text_as_an_empty_one() -> None:
+    assert render("{{ 'a' + functions }}{{ none + 'b' }}{{ 1 + 2 }}") == "ab3"
+    for source in ("{{ 1 + functions }}", "{{ functions + functions }}", "{{ none + 1 }}"):
+        with pytest.raises(InvalidRequest):
+            render(source)
 
 
 def test_variables_cannot_replace_the_messages() -> None:

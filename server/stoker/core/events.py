@@ -1,12 +1,12 @@
-"""What a request's stream says, in order: `Progress`*, `Tokens`*, then `Finished` or `Failed`."""
+"""What a request's stream says, in order: `Progress`*, `Tokens`*, then `Finished`, `Embedded` or `Failed`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoker.core.counters import DraftOff, DraftSummary
 from stoker.core.errors import ServerError
 from stoker.core.timings import Timings
-from stoker.core.work import TokenProbs
+from stoker.core.work import TokenProbs, Vector
 
 
 class StopType(StrEnum):
@@ -27,6 +27,8 @@ class Progress:
     processed: int
     elapsed_ms: float
     """Milliseconds since the request took its slot."""
+    timings: Timings = field(default=Timings(), compare=False)
+    """Of the prompt so far; `elapsed_ms` and its `prompt_ms` differ by the time in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,34 @@ class Finished:
         return max(self.prompt_tokens + len(self.tokens) - self.dropped - 1, 0)
 
 
+def nothing() -> Finished:
+    """The answer to an empty prompt: nothing is evaluated, nothing is generated."""
+    return Finished(
+        stop=StopType.NONE,
+        stopping_word="",
+        text="",
+        tokens=(),
+        pieces=(),
+        slot=0,
+        prompt_tokens=0,
+        cached_tokens=0,
+        truncated=False,
+        has_new_line=False,
+        timings=Timings(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The end of a request for an embedding: one vector, or one a token where nothing was pooled."""
+
+    vectors: tuple[Vector, ...]
+    prompt_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     error: ServerError
 
 
-Event = Progress | Tokens | Finished | Failed
+Event = Progress | Tokens | Finished | Embedded | Failed

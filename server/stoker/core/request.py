@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 DEFAULT_SAMPLERS = (
     "penalties",
@@ -176,9 +176,20 @@ class ThoughtLimit:
     """True: the prompt stops inside a thought."""
 
 
+class Pooling(StrEnum):
+    """How the vectors of a prompt's tokens become its embedding; llama-server's names."""
+
+    NONE = "none"
+    """A vector for each token."""
+    MEAN = "mean"
+    CLS = "cls"
+    """That of the first token."""
+    LAST = "last"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sequence to generate. `arrived` is a stamp of `core.clock`."""
+    """One sequence to generate, or with `pooling` to embed. `arrived` is a stamp of `core.clock`."""
 
     id: int
     prompt: tuple[int, ...]
@@ -206,3 +217,11 @@ class Request:
     """Tokens that a context shift drops; 0 = half of those it may."""
     report: Mapping[str, object] = field(default_factory=dict[str, object])
     """The request's `generation_settings`, for `/slots`."""
+    adapters: tuple[float, ...] = ()
+    """The scale of each adapter that the server has loaded."""
+    pooling: Pooling | None = None
+    """Not None: no token is generated, the prompt's embedding is the answer."""
+
+    @property
+    def generates(self) -> bool:
+        return self.pooling is None

@@ -45,6 +45,10 @@ class Stopwatch:
         self.prompt_done: float | None = None
         self.last = arrived
 
+    def reading(self, at: float) -> None:
+        """A part of the prompt has been read."""
+        self.last = at
+
     def prompt_read(self, at: float) -> None:
         """The prompt ended here, before the first token: a verify round is about to make it, and others with it."""
         self.prompt_done = self.last = at

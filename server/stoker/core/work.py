@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from stoker.core.counters import DraftOff, Kind, RoundCount
-from stoker.core.request import Grammar, Sampling, Speculation
+from stoker.core.request import Grammar, Pooling, Sampling, Speculation
+
+Vector = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,15 @@ class Join:
     """The slot that the `cached` columns are copied from; -1: its own slot has them, or `kept` has."""
     kept: int = -1
     """The key of the kept content that they are taken from."""
+    adapters: tuple[float, ...] = ()
+    """The scale of each adapter; none where none is loaded."""
+    pooling: Pooling | None = None
+    """The row generates nothing: what its prompt looks like behind the last layer is its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillWork:
-    """Run the prompt's tokens up to index `stop` (exclusive); the last prompt token is never prefilled."""
+    """Run the prompt's tokens up to index `stop` (exclusive); the last one only of a row that generates nothing."""
 
     id: int
     stop: int
@@ -78,6 +84,8 @@ class SlotWork:
     action: SlotAction
     path: str = ""
     tokens: tuple[int, ...] = ()
+    adapters: tuple[float, ...] = ()
+    """The scales under which the slot was filled, or is to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,8 @@ class Outcome:
     error: Exception | None = None
     filed: Filed | None = None
     """Of a `SlotWork`, whose id this is."""
+    vectors: tuple[Vector, ...] = ()
+    """Of a row that pools, once its prompt is read: one, or one a token."""
 
 
 @dataclass(frozen=True, slots=True)

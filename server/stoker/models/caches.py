@@ -8,11 +8,13 @@ from mlx import nn
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache, make_prompt_cache
 
 from stoker.core.errors import StartError
+from stoker.models.kv_types import KVTypes
 from stoker.models.layout import Layout
 from stoker.models.recurrent import FAMILIES, SlotStates, filled, kept
 from stoker.models.slots import STEP, SlotKV
-from stoker.models.span import Span
+from stoker.models.span import ROUND, Span
 from stoker.models.taps import Record
+from stoker.models.view import View
 
 Contents = list[tuple[mx.array | None, mx.array | None]]
 """Keys and values by layer. Whoever holds them makes the next write copy the buffers."""
@@ -57,8 +59,8 @@ class Caches:
     Raises StartError, naming the model and the kind, for a cache of mlx-lm's that nothing stands in for.
     """
 
-    def __init__(self, model: nn.Module, slots: int, limit: int) -> None:
-        stand_ins = [_stand_in(model, cache) for cache in make_prompt_cache(model)]
+    def __init__(self, model: nn.Module, slots: int, limit: int, types: KVTypes | None = None) -> None:
+        stand_ins = [_stand_in(model, cache, types or KVTypes()) for cache in make_prompt_cache(model)]
         self._stand_ins: list[SlotKV | SlotStates] = stand_ins
         self._kv = [cache for cache in stand_ins if isinstance(cache, SlotKV)]
         self._states = [cache for cache in stand_ins if isinstance(cache, SlotStates)]
@@ -164,6 +166,18 @@ class Caches:
             for cache in self._stand_ins
         ]
 
+    def view(self, caches: Sequence[int], slots: Sequence[int]) -> View:
+        """Keys and values of some caches (by their place) in the rows of these slots, where they lie."""
+        rows = [self._layout.row(slot) for slot in slots]
+        first, last = min(rows), max(rows)
+        lengths = tuple(self._layout.length(row) for row in range(first, last + 1))
+        columns = max(lengths)
+        if min(lengths) < columns:
+            columns = min(-(-columns // ROUND) * ROUND, self._layout.size.columns)
+        kv = [self._stand_ins[place] for place in caches]
+        parts = tuple(cache.peek(slice(first, last + 1), columns) for cache in kv if isinstance(cache, SlotKV))
+        return View(tuple(row - first for row in rows), lengths, parts)
+
     def forms(self, slot: int) -> list[Form]:
         """What the layers of `read` look like, for any number of columns."""
         return [
@@ -194,11 +208,11 @@ class Caches:
             cache.move(moves, columns, self._layout.size)
 
 
-def _stand_in(model: nn.Module, cache: object) -> SlotKV | SlotStates:
+def _stand_in(model: nn.Module, cache: object, types: KVTypes) -> SlotKV | SlotStates:
     if type(cache) is KVCache:
-        return SlotKV()
+        return SlotKV(types=types)
     if type(cache) is RotatingKVCache and not cache.keep:
-        return SlotKV(cache.max_size)
+        return SlotKV(cache.max_size, types)
     if type(cache) is ArraysCache and model.model_type in FAMILIES:
         return SlotStates(len(cache.cache))
     raise StartError(

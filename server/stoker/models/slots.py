@@ -13,8 +13,11 @@ has: true on the CPU even for one layer (no growth measured, MLX 0.32.4), not me
 
 import mlx.core as mx
 
+from stoker.models.kv_types import Cast, KVTypes, Packing
 from stoker.models.span import Size, Span, padded
 
+Form = tuple[mx.Dtype, int]
+"""Type and length of a head's vector."""
 STEP = 256
 """Buffers grow by at least this many columns."""
 
@@ -22,15 +25,18 @@ STEP = 256
 class SlotKV:
     """Stands in for mlx-lm's KVCache and, with a window, for its RotatingKVCache.
 
-    Buffers are [rows, heads, columns, dim] in the model's own dtype. A window limits what is seen,
+    Buffers are [rows, heads, columns, dim] in the model's own dtype, or packed. A window limits what is seen,
     not what is stored.
     """
 
-    def __init__(self, window: int | None = None) -> None:
+    def __init__(self, window: int | None = None, types: KVTypes = KVTypes()) -> None:  # noqa: B008 (frozen)
         self.window = window
+        self.types = types
         self.keys: mx.array | None = None
         self.values: mx.array | None = None
         self._span: Span | None = None
+        self._read_as: tuple[Form, Form] | None = None
+        """What the model reads where packed columns are stored."""
 
     @property
     def span(self) -> Span:
@@ -50,17 +56,20 @@ class SlotKV:
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write [B, heads, w, dim], read [B, heads, columns, dim]: the columns that `make_mask` speaks of."""
-        self.keys = _write(self.keys, keys, self.span)
-        self.values = _write(self.values, values, self.span)
+        self.keys = _write(self.keys, _stored(keys, self.types.keys), self.span)
+        self.values = _write(self.values, _stored(values, self.types.values), self.span)
+        self._read_as = ((keys.dtype, keys.shape[-1]), (values.dtype, values.shape[-1]))
         return self.keys_and_values()
 
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
         """What the last write made readable. Views: to hold them past the forward costs a copy of the buffers."""
         span = self.span
-        if self.keys is None or self.values is None:
+        if self.keys is None or self.values is None or self._read_as is None:
             raise RuntimeError("a slot cache is read before it was written")
         rows, columns = slice(span.start, span.stop), slice(span.bottom(self.window), span.top)
-        return self.keys[rows, :, columns], self.values[rows, :, columns]
+        keys, values = self.keys[rows, :, columns], self.values[rows, :, columns]
+        key_form, value_form = self._read_as
+        return _seen(keys, self.types.keys, key_form), _seen(values, self.types.values, value_form)
 
     def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> mx.array | str | None:
         if self.span.width != N:
@@ -86,11 +95,25 @@ class SlotKV:
         """The first columns of a row, `[heads, columns, dim]` each, lazy."""
         return [buffer[row, :, :columns] for buffer in self.buffers]
 
+    def peek(self, rows: slice, columns: int) -> tuple[mx.array, mx.array]:
+        """The first columns of some rows, as views: see `View.layers`."""
+        if self.keys is None or self.values is None:
+            raise RuntimeError("a slot cache is read before it was written")
+        return self.keys[rows, :, :columns], self.values[rows, :, :columns]
+
     def put(self, row: int, parts: list[mx.array], size: Size) -> None:
         """Write what `read` gave as the first columns of a row."""
         if parts:
             keys, values = parts
             self.keys, self.values = _put(self.keys, row, keys, size), _put(self.values, row, values, size)
+
+
+def _stored(new: mx.array, packing: Packing | Cast | None) -> mx.array:
+    return new if packing is None else packing.pack(new)
+
+
+def _seen(columns: mx.array, packing: Packing | Cast | None, form: Form) -> mx.array:
+    return columns if packing is None else packing.unpack(columns, *form)
 
 
 def _write(buffer: mx.array | None, new: mx.array, span: Span) -> mx.array:

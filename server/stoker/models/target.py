@@ -13,11 +13,14 @@ import mlx.core as mx
 from mlx import nn
 
 from stoker.core.errors import StartError
+from stoker.models.adapters import Adapters
 from stoker.models.caches import Caches, Contents, Forward
+from stoker.models.kv_types import KVTypes
 from stoker.models.layout import positions
 from stoker.models.recurrent import arrays
 from stoker.models.snapshot import Snapshot
 from stoker.models.taps import Record, Taps
+from stoker.models.view import View
 
 _MODEL_FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 """What a model raises when a cache is not what it expects."""
@@ -28,12 +31,24 @@ class Target:
 
     `context` is the most columns that a slot may keep, `room` what the buffers hold beyond it for
     padding. Raises StartError, naming the model's class, where slot caches cannot stand under it.
-    Nothing is allocated before rows and columns come into use.
+    Nothing is allocated before rows and columns come into use. `adapters` are those that were put into the model.
     """
 
-    def __init__(self, model: nn.Module, slots: int, context: int, room: int = 64) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        slots: int,
+        context: int,
+        room: int = 64,
+        *,
+        adapters: Adapters | None = None,
+        types: KVTypes | None = None,
+    ) -> None:
         self.model, self.slots, self.context = model, slots, context
-        self._caches = Caches(model, slots, context + max(room, 1))
+        self._types = types or KVTypes()
+        self._caches = Caches(model, slots, context + max(room, 1), self._types)
+        self._adapters = adapters or Adapters(model)
+        self._scales: list[tuple[float, ...]] = [()] * slots
         self._taps = Taps(model)
         if self._caches.recurrent:
             self._taps.put(range(len(self._taps)))
@@ -44,6 +59,11 @@ class Target:
     def recurrent(self) -> bool:
         """True: a row cannot be cut, only continued or erased."""
         return self._caches.recurrent
+
+    @property
+    def depth(self) -> int:
+        """Decoder layers."""
+        return len(self._taps)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -70,7 +90,8 @@ class Target:
         self._taps.put(capture)
         before = self._caches.contents if revocable else None
         forward = self._caches.open(order, ids.shape[1], Record(tuple(capture)))
-        logits = self._run(ids if order == tuple(slots) else ids[mx.array(positions(order, slots))], forward)
+        inputs = ids if order == tuple(slots) else ids[mx.array(positions(order, slots))]
+        logits = self._run(inputs, forward, [self._scales[slot] for slot in order])
         return Verification(self, tuple(slots), forward, logits, self._turn, before)
 
     def arrange(self, slots: Sequence[int]) -> tuple[int, ...]:
@@ -81,6 +102,12 @@ class Target:
         """
         self._turn += 1
         return self._caches.arrange(slots)
+
+    def adapt(self, slot: int, scales: tuple[float, ...]) -> None:
+        """What is run in this slot from now on has the adapters at these scales, `()` at none."""
+        if scales and len(scales) != self._adapters.count:
+            raise ValueError(f"{len(scales)} scales for {self._adapters.count} adapters")
+        self._scales[slot] = scales
 
     def truncate(self, slot: int, length: int) -> None:
         """Cut a row; 0 erases it, recurrent state too. ValueError where a recurrent row would be cut."""
@@ -96,6 +123,18 @@ class Target:
         self._turn += 1
         if source != target:
             self._caches.copy(source, target)
+
+    def view(self, caches: Sequence[int], slots: Sequence[int]) -> View:
+        """Keys and values of some layers' caches, for a network that attends to them. Builds, evaluates nothing.
+
+        `caches`: places in the order of the model's caches. To be used up before the next `verify` is evaluated.
+        """
+        return self._caches.view(caches, slots)
+
+    def key_heads(self, cache: int) -> tuple[int, int]:
+        """Key heads of a cache by its place, and their width."""
+        _, (heads, _, dim) = self._forms[cache].parts[0]
+        return heads, dim
 
     def snapshot(self, slot: int) -> Snapshot:
         """A slot's content, copied to the host. Waits for the device."""
@@ -122,7 +161,8 @@ class Target:
                 raise ValueError(f"slot {slot} was cut to {self.lengths[slot]} columns while a forward of it was open")
             if before + count > self.context:
                 raise ValueError(f"slot {slot}: {before} + {count} columns exceed the context of {self.context}")
-        return self._caches.commit(forward, counts)
+        with self._adapters.scaled([self._scales[slot] for slot in forward.slots]):
+            return self._caches.commit(forward, counts)  # a recurrent layer may be run once more
 
     def is_newest(self, turn: int) -> bool:
         """True while no forward was built after the one of that number: the caches are still as it left them."""
@@ -137,18 +177,19 @@ class Target:
         """Small arrays that are computed when every key and value of the newest forward is written."""
         return self._caches.marker()
 
-    def _run(self, ids: mx.array, forward: Forward) -> mx.array:
-        with self._taps.recording(forward.record):
+    def _run(self, ids: mx.array, forward: Forward, scales: Sequence[tuple[float, ...]]) -> mx.array:
+        with self._taps.recording(forward.record), self._adapters.scaled(scales):
             return self.model(ids, cache=forward.caches)
 
     def _learn_shapes(self) -> None:
         """Build (never evaluate) a ragged forward on caches of its own: it tells sizes, and whether it can be done."""
-        trial = Caches(self.model, slots=3, limit=4)
+        trial = Caches(self.model, slots=3, limit=4, types=self._types)
+        every = (1.0,) * self._adapters.count
         for slot, length in enumerate((2, 0, 1)):
             trial.resize(slot, length)
         try:
             forward = trial.open((0, 1, 2), 2, Record(()))
-            logits = self._run(mx.zeros((3, 2), mx.int32), forward)
+            logits = self._run(mx.zeros((3, 2), mx.int32), forward, [every] * 3)
             trial.commit(forward, (2, 1, 0))
         except _MODEL_FAULTS as fault:
             name = f"{type(self.model).__module__}.{type(self.model).__name__}"

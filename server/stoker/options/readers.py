@@ -48,6 +48,17 @@ def comma_list(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for row in rows for word in row if word.strip())
 
 
+def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a:0.5,b:1`: names with a number each, between commas."""
+    pairs: list[tuple[str, float]] = []
+    for word in comma_list(text):
+        name, _, scale = word.rpartition(":")
+        if not name or not math.isfinite(float(scale)):
+            raise ValueError(word)
+        pairs.append((name, float(scale)))
+    return tuple(pairs)
+
+
 def sampler_names(text: str) -> tuple[str, ...]:
     """`top_k;temperature`: names in order, llama-server's alternative ones included."""
     names = tuple(SAMPLER_ALIASES.get(name.strip(), name.strip()) for name in text.split(";") if name.strip())

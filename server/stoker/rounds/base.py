@@ -5,7 +5,7 @@ A `Drafter` is stateless and shared by all requests; it drafts for all its rows 
 speed only, never tokens: under the default rule the emitted stream does not depend on them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -45,6 +45,10 @@ class Opening:
     sampling: Sampling
     most: int
     """Proposals a round may hold."""
+    source: int = -1
+    """The slot that the target's columns were copied from just now, if they were."""
+    kept: int = -1
+    """The key of the kept content that they were taken from, if they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,23 @@ class Ask:
     position: int
     limit: int
     drawing: Drawing = field(default_factory=Drawing)
+
+
+class Companion(Protocol):
+    """What holds columns of its own beside the target's slots, and keeps them aside when the target's are."""
+
+    @property
+    def bytes_per_column(self) -> int:
+        """Of one slot."""
+        ...
+
+    def keep(self, slot: int, key: int) -> None:
+        """A slot's columns are copied aside, before something else takes their place."""
+        ...
+
+    def drop(self, keys: Iterable[int]) -> None:
+        """What was kept under these keys is given up."""
+        ...
 
 
 class Drafter(Protocol):

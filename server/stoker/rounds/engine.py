@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 from stoker.core.clock import now
 from stoker.core.counters import DraftOff
-from stoker.core.errors import ServerFault
+from stoker.core.errors import ServerError, ServerFault
 from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.guard import Fault, guard
+from stoker.rounds.pooling import Pool
 from stoker.rounds.prefill import prefill
 from stoker.rounds.row import Row
 from stoker.rounds.shelf import Shelf
@@ -72,8 +73,10 @@ class Engine:
             self._release(release)
         outcomes += [self._shelf.act(work) for work in plan.slots]
         self._shelf.drop(plan.drop)
+        self._speculator.drop(plan.drop)
         for item in plan.keep:
             self._shelf.keep(item)
+            self._speculator.keep(item)
         outcomes += [outcome for join in plan.join for outcome in self._join(join)]
         outcomes += self._prefill([work for work in plan.prefill if work.id in self._rows])
         self._launch(plan.step, landed)
@@ -97,7 +100,10 @@ class Engine:
             self._cut(join.slot, join.cached)
             drafting = self._speculator.open(join)
             sampling = self._speculator.sampling(join, drafting)
-            row = Row.open(join, self._sampler.open(sampling, join.prompt, self._constraint(join)), drafting)
+            draws = self._sampler.open(sampling, join.prompt, self._constraint(join))
+            pool = Pool(join.pooling, self._target) if join.pooling else None
+            row = Row.open(join, draws, drafting, pool)
+            self._target.adapt(join.slot, join.adapters)
             self._catch_up(row)
             return row
 
@@ -130,7 +136,8 @@ class Engine:
             self._target.truncate(slot, length)
 
     def _fail(self, id: int, slot: int, fault: Fault) -> Outcome:
-        log.error("request %d failed: %s", id, fault.error, exc_info=fault.error)
+        foreseen = isinstance(fault.error, ServerError)
+        log.error("request %d failed: %s", id, fault.error, exc_info=None if foreseen else fault.error)
         row = self._rows.pop(id, None)
         self._target.truncate(slot, 0)
         if row is not None:
@@ -150,7 +157,7 @@ class Engine:
             log.warning("a prompt forward of %d rows failed (%s); each is tried alone", len(rows), done.error)
             return [outcome for item in work for outcome in self._prefill([item])]
         at = now()
-        return [Outcome(row.id, at, processed=row.processed) for row in rows]
+        return [Outcome(row.id, at, processed=row.processed, vectors=row.vectors) for row in rows]
 
     # rounds
 
@@ -159,15 +166,18 @@ class Engine:
         emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
-        following, self._following = self._following, None
-        if following is not None:
-            if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
-                self._fly(following)
-                return
-            following.revoke()
+        self._speculator.pace.launched()
+        intent = self._speculator.decide(rows, left)
+        following = self._following
+        if following is not None and intent.width == 1 and following.ids == tuple(row.id for row in rows):
+            self._following = None
+            self._fly(following)
+            return
+        following = None  # nobody may hold a revoked round: the next write would copy the buffers that it reads
+        self._drop_following()
         if not rows:
             return
-        proposals = self._speculator.propose(rows, left)
+        proposals = self._speculator.propose(rows, intent)
         turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
         capture = self._speculator.capture(rows)
         diagnostic = self._speculator.diagnostic
@@ -179,7 +189,6 @@ class Engine:
 
     def _fly(self, built: "Round | Broken") -> None:
         self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
-        self._speculator.launched()
         started = guard(built.start)
         self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
 
@@ -198,7 +207,9 @@ class Engine:
         sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width)
+        self._speculator.pace.landed(
+            rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted)
+        )
         failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
         return [*self._absorb(flight, sound, emitted), *failed]
 

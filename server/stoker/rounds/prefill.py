@@ -1,7 +1,8 @@
 """Prefill: prompts of several rows in one padded forward. Logits are never computed.
 
 The last prompt token is not prefilled. It is the anchor of the row's first round, which makes the
-first token like every other one, drafted or not, and costs the same forward.
+first token like every other one, drafted or not, and costs the same forward. Only a row that generates
+nothing reads it here, and pools what it finds behind the last layer.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,14 @@ def prefill(target: Target, rows: Sequence[Row], work: Sequence[PrefillWork], sp
     parts = [row.prompt[row.processed : item.stop] for row, item in zip(rows, work, strict=True)]
     width = max(len(part) for part in parts)
     ids = mx.array([[*part, *([0] * (width - len(part)))] for part in parts], mx.int32)
-    with target.verify([row.slot for row in rows], ids, speculator.capture(rows)) as seen:
+    last = {target.depth - 1} if any(row.pool for row in rows) else set[int]()
+    capture = sorted({*speculator.capture(rows), *last})
+    with target.verify([row.slot for row in rows], ids, capture) as seen:
         seen.keep([len(part) for part in parts])
         mx.eval(seen.state)
     for n, (row, item, part) in enumerate(zip(rows, work, parts, strict=True)):
         row.processed = item.stop
         features = {layer: stream[n, : len(part)] for layer, stream in seen.features.items()}
+        if row.pool is not None:
+            row.pool.read(features[target.depth - 1])
         speculator.read(row, item.stop, features)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from stoker.acceptance.select import Rule
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
-from stoker.core.work import Join
+from stoker.core.work import Join, Vector
 from stoker.models.sampling import Row as Draws
 from stoker.rounds.base import DraftSession
+from stoker.rounds.pooling import Pool
 
 
 @dataclass(slots=True)
@@ -22,6 +23,8 @@ class Drafting:
     """Why the budget does not let it draft, alone or among so many rows; None while it does."""
     forbidden: bool = False
     """True if its grammar forbade all of its last proposals."""
+    asked: bool = False
+    """True once the budget had to decide about it."""
 
     @property
     def wants_round(self) -> bool:
@@ -60,9 +63,16 @@ class Row:
     drafting: Drafting = field(default_factory=Drafting)
     ended: bool = False
     """True once it has emitted an end token."""
+    pool: Pool | None = None
+    """Of a row that generates nothing."""
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        """What it pooled, once its whole prompt is read."""
+        return self.pool.vectors() if self.pool is not None and self.processed == len(self.prompt) else ()
 
     @classmethod
-    def open(cls, join: Join, draws: Draws, drafting: Drafting) -> "Row":
+    def open(cls, join: Join, draws: Draws, drafting: Drafting, pool: Pool | None = None) -> "Row":
         """The row of a sequence whose prompt is yet to be read from `join.cached` on."""
         return cls(
             id=join.id,
@@ -78,4 +88,5 @@ class Row:
             position=len(join.prompt) - 1,
             processed=join.cached,
             drafting=drafting,
+            pool=pool,
         )

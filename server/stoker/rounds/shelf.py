@@ -22,9 +22,9 @@ UNUSABLE = "Unable to restore slot: No available space in KV cache or invalid sl
 
 
 class Shelf:
-    def __init__(self, target: Target, model: str = "") -> None:
-        """`model` names the model in slot files."""
-        self._target, self._model = target, model
+    def __init__(self, target: Target, model: str = "", adapters: str = "") -> None:
+        """`model` names the model in slot files, `adapters` those that it has loaded."""
+        self._target, self._model, self._adapters = target, model, adapters
         self._kept: dict[int, Snapshot] = {}
 
     def drop(self, keys: Iterable[int]) -> None:
@@ -72,15 +72,19 @@ class Shelf:
         if self._target.lengths[work.slot] != len(work.tokens):
             raise ServerFault("Unable to save slot: its content was lost")
         try:
-            return slot_file.write(Path(work.path), self._model, work.tokens, self._target.snapshot(work.slot))
+            return slot_file.write(Path(work.path), self._name(work), work.tokens, self._target.snapshot(work.slot))
         except OSError as error:
             raise ServerFault(f"Unable to save slot: {error.strerror or error}") from None
 
     def _restore(self, work: SlotWork) -> tuple[tuple[int, ...], int]:
         try:
-            held = slot_file.read(Path(work.path), self._model)
+            held = slot_file.read(Path(work.path), self._name(work))
             self._target.put(work.slot, held.snapshot)
         except (SlotFileError, OSError, ValueError) as error:
             log.warning("slot %d stays as it is, %s cannot be used: %s", work.slot, work.path, error)
             raise InvalidRequest(UNUSABLE) from None
         return held.tokens, held.size
+
+    def _name(self, work: SlotWork) -> str:
+        """Of the model as it is with its adapters at these scales."""
+        return f"{self._model} {self._adapters} {work.adapters}" if work.adapters else self._model

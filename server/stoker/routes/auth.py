@@ -4,7 +4,9 @@ import hmac
 
 from starlette.datastructures import Headers
 
-PUBLIC = frozenset({"/health", "/v1/health", "/", "/index.html"})
+PAGES = frozenset({"/", "/index.html", "/sw.js", "/manifest.webmanifest", "/_app/version.json"})
+"""Of the user interface; they are there while the model loads, too."""
+PUBLIC = PAGES | {"/health", "/v1/health"}
 
 
 def given_key(headers: Headers) -> str:

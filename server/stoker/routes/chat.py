@@ -34,14 +34,14 @@ def router(state: State) -> APIRouter:
     @routes.post("/chat/completions/input_tokens")
     @routes.post("/v1/chat/completions/input_tokens")
     async def input_tokens(request: Request) -> Response:
-        service = state.ready()
+        service = await state.awake()
         raw = await request.body()
         body = members(parse(raw))
         return counted(await off_loop(len(raw), lambda: count_tokens(body, service)))
 
     @routes.post("/apply-template")
     async def apply_template(request: Request) -> Response:
-        service = state.ready()
+        service = await state.awake()
         raw = await request.body()
         body = members(parse(raw))
         prompt = await off_loop(len(raw), lambda: render(read_conversation(body, service), service))

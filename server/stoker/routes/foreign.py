@@ -35,7 +35,7 @@ def router(state: State) -> APIRouter:
     @routes.post("/responses/input_tokens")
     @routes.post("/v1/responses/input_tokens")
     async def response_tokens(request: Request) -> Response:
-        return counted(await _count(request, responses.as_chat, state.ready()))
+        return counted(await _count(request, responses.as_chat, await state.awake()))
 
     @routes.post("/v1/messages")
     async def message(request: Request) -> Response:
@@ -45,7 +45,7 @@ def router(state: State) -> APIRouter:
 
     @routes.post("/v1/messages/count_tokens")
     async def message_tokens(request: Request) -> Response:
-        return json_response({"input_tokens": await _count(request, anthropic.as_chat, state.ready())})
+        return json_response({"input_tokens": await _count(request, anthropic.as_chat, await state.awake())})
 
     return routes
 

@@ -4,14 +4,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoker.core.errors import Unauthorized, Unavailable
-from stoker.routes.auth import may_pass
+from stoker.routes.auth import PAGES, may_pass
 from stoker.routes.cors import edge_headers, preflight_headers
 from stoker.routes.errors import outer_response
 from stoker.routes.respond import plain_response
 from stoker.routes.service import LOADING, State
 
-PAGES = frozenset({"/", "/index.html"})
-"""Served while the model loads."""
+
+def _as_printed(name: bytes) -> bytes:
+    """`content-type` → `Content-Type`: case means nothing, but there are clients that look for upstream's."""
+    return b"-".join(word.capitalize() for word in name.split(b"-"))
 
 
 class Gate:
@@ -29,6 +31,7 @@ class Gate:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(common)
+                message["headers"] = [(_as_printed(name), value) for name, value in message["headers"]]
             await send(message)
 
         await self.choose(scope, headers)(scope, receive, send_with_headers)

@@ -1,10 +1,10 @@
-"""/props, /slots, /metrics, /models, /lora-adapters: what the server says of itself."""
+"""/props, /slots, /metrics, /models: what the server says of itself."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stoker.core.errors import InvalidRequest, NotSupported, Unavailable
+from stoker.core.errors import NotSupported, Unavailable
 from stoker.routes.body import read
 from stoker.routes.respond import json_response, plain_response
 from stoker.routes.service import State
@@ -25,7 +25,6 @@ def router(state: State) -> APIRouter:
     marker = new_id("<__media_") + "__>"
     _add_props(routes, state, marker)
     _add_figures(routes, state)
-    _add_adapters(routes, state)
 
     @routes.api_route("/models", methods=READ)
     @routes.api_route("/v1/models", methods=READ)
@@ -70,21 +69,6 @@ def _add_figures(routes: APIRouter, state: State) -> None:
         if not service.switches.metrics:
             raise switched_off("metrics endpoint", "--metrics")
         before, state.scraped = state.scraped, service.scheduler.totals()
-        text = metrics(state.scraped, before, service.budget()).encode()
+        text = metrics(state.scraped, before, service.budget(), service.draft_most).encode()
         headers = {"Process-Start-Time-Unix": str(service.started)}
         return plain_response(text, "text/plain; version=0.0.4", headers=headers)
-
-
-def _add_adapters(routes: APIRouter, state: State) -> None:
-    @routes.api_route("/lora-adapters", methods=READ)
-    async def get_adapters() -> Response:
-        state.ready()
-        return json_response([])
-
-    @routes.post("/lora-adapters")
-    async def set_adapters(request: Request) -> Response:
-        """Scales of adapters; as none is loaded, there is nothing to scale."""
-        state.ready()
-        if not isinstance(await read(request), list):
-            raise InvalidRequest("Request body must be an array")
-        return json_response({"success": True})

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from stoker.core.counters import log_fields
 from stoker.core.errors import Unavailable
-from stoker.core.events import Event, Failed, Finished, Progress, Tokens
+from stoker.core.events import Embedded, Event, Failed, Finished, Progress, Tokens
 from stoker.core.request import MAX_SEED, Request, Sampling
+from stoker.routes.adapters import read_scales
 from stoker.routes.schema.job import Job
 from stoker.routes.schema.native import random_seed
 from stoker.routes.service import EventStream, Scheduler, Service
@@ -64,6 +65,7 @@ class Run:
             keep=job.options.keep + service.tokenizer.adds_bos if job.options.keep >= 0 else -1,
             discard=job.options.discard,
             report=settings,
+            adapters=service.adapters.of(read_scales(job.options.lora)),
         )
         self.streams.append(self.scheduler.submit(request))
         self.ids.append(request.id)
@@ -83,6 +85,7 @@ class Run:
                 if isinstance(event, Failed):
                     log.warning("%s id=%d failed: %s", self.route, self.ids[part.index], event.error.message)
                     raise event.error
+                assert not isinstance(event, Embedded), "a run generates"
                 if isinstance(event, Finished):
                     running -= 1
                     self._log(part, event)

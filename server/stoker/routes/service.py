@@ -7,10 +7,13 @@ from typing import Protocol
 from stoker.core.errors import Unavailable
 from stoker.core.events import Event
 from stoker.core.info import BudgetView, ModelInfo
-from stoker.core.request import MAX_SEED, Grammar, Limits, Request, Sampling
+from stoker.core.request import MAX_SEED, Grammar, Limits, Pooling, Request, Sampling
 from stoker.core.work import Filed, SlotAction
+from stoker.options.vertex import Vertex
 from stoker.routes.controls import Controls
+from stoker.routes.scales import Scales
 from stoker.scheduler.views import SlotView, Totals
+from stoker.text.fim import FimTokens
 from stoker.text.template import ChatTemplate
 
 LOADING = "Loading model"
@@ -40,13 +43,20 @@ class Scheduler(Protocol):
         """Makes a request stop thinking; False where it does not think, or cannot be stopped."""
         ...
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
-        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it."""
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        """Saves, restores or erases a slot once it is idle. Raises the ServerError that prevents it.
+
+        `adapters`: the scales that a restored content must have been made under.
+        """
         ...
 
     @property
     def sleeping(self) -> bool:
         """True while the model is given up for want of requests."""
+        ...
+
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
         ...
 
     def slots(self) -> list[SlotView]: ...
@@ -76,6 +86,9 @@ class Tokenizer(Protocol):
     @property
     def eos_text(self) -> str: ...
 
+    @property
+    def fim(self) -> FimTokens: ...
+
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
     def piece(self, id: int, *, special: bool = True) -> bytes: ...
@@ -95,6 +108,8 @@ class Edge:
     cors_methods: str = "GET, POST, DELETE, OPTIONS"
     cors_headers: str = "*"
     ui: bool = True
+    vertex: Vertex | None = None
+    """The routes of Vertex AI, where the server runs there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +150,9 @@ class Defaults:
     template_kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
     special: bool = False
     """`--special`: control tokens show in the text."""
+    spm_infill: bool = False
+    """`--spm-infill`: what stands behind the gap comes first."""
+    embd_normalize: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +185,17 @@ class Service:
     slot_save_path: str = ""
     """The folder of slot files; empty: slots are not to be acted on."""
     speculative_types: str = "none"
+    draft_most: int = 0
+    """Tokens of a proposal at most, unless a request says otherwise; 0 where nothing drafts."""
     """llama-server's word for the drafter, as in `none,draft-simple`; `none` without one."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: Callable[[], BudgetView | None] = field(default=lambda: None)
     """The `stoker` object of `/props`: the drafter, its rule, what its exactness probe found."""
-    fim_missing: tuple[str, ...] = ("prefix", "suffix", "middle")
-    """Fill-in-the-middle tokens that the vocabulary lacks."""
+    batch: int = 2048
+    """`--batch-size`, by which the context of an infill is trimmed."""
+    pooling: Pooling | None = None
+    """How prompts are embedded; None: they are not (`--embeddings`)."""
+    adapters: Scales = field(default_factory=Scales)
     controls: Controls = field(default_factory=Controls)
 
     @property
@@ -197,3 +220,9 @@ class State:
         if self.service is None:
             raise Unavailable(LOADING)
         return self.service
+
+    async def awake(self) -> Service:
+        """The same for work that needs no model: it wakes a sleeping one all the same, as upstream."""
+        service = self.ready()
+        await service.scheduler.rouse()
+        return service

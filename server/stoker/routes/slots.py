@@ -35,7 +35,7 @@ def router(state: State) -> APIRouter:
         action = _action(request.query_params.get("action", ""))
         name = "" if action is SlotAction.ERASE else read_name(await read(request))
         path = "" if action is SlotAction.ERASE else str(Path(service.slot_save_path) / name)
-        filed = await service.scheduler.act(int(number[1]), action, path)
+        filed = await service.scheduler.act(int(number[1]), action, path, service.adapters.of())
         return json_response(answer(int(number[1]), action, name, filed))
 
     return routes

@@ -7,6 +7,7 @@ from stoker.core.events import Finished, Piece, Progress
 from stoker.routes.body import Json
 from stoker.routes.shape import responses, timings
 from stoker.routes.shape.ids import wall_seconds
+from stoker.routes.shape.native import prompt_progress
 from stoker.routes.shape.subject import Part, Subject
 from stoker.routes.speakers import Ends
 from stoker.routes.sse import PING, Frame, Named, Voice, encode
@@ -38,14 +39,25 @@ class Responses:
         return responses.response(self.names, self.subject.model, said, end, (self.subject.created, wall_seconds()))
 
     def progress(self, part: Part, event: Progress) -> list[Frame]:
-        if self.begun:
+        """The first one opens the stream; the others are news only where `return_progress` asks for them."""
+        frames = [] if self.begun else [self.growing("response.created")]
+        if self.begun and not self.subject.options.return_progress:
             return []
         self.begun = True
-        return [self.growing("response.created"), self.growing("response.in_progress")]
+        told = prompt_progress(self.subject, event) if self.subject.options.return_progress else {}
+        return [*frames, self.growing("response.in_progress", **told)]
 
     def pieces(self, part: Part, pieces: Sequence[Piece]) -> list[Frame]:
-        deltas = [delta for piece in pieces for delta in self.reply.push(piece.text)]
-        return [frame for delta in deltas for frame in self.say(delta)]
+        return [frame for piece in pieces for frame in self.piece(piece)]
+
+    def piece(self, piece: Piece) -> list[Named]:
+        """The last of a token's events has its timings."""
+        frames = [frame for delta in self.reply.push(piece.text) for frame in self.say(delta)]
+        if frames:
+            last = frames[-1]
+            more = timings.asked(piece.timings, wanted=self.subject.options.timings_per_token)
+            frames[-1] = Named(last.event, last.data | more)
+        return frames
 
     def finished(self, part: Part, event: Finished) -> list[Frame]:
         frames = [frame for delta in self.reply.end() for frame in self.say(delta)]
@@ -55,8 +67,8 @@ class Responses:
     def close(self, ends: Ends) -> list[Frame]:
         return []
 
-    def growing(self, kind: str) -> Named:
-        return event(kind, response=responses.head(self.names))
+    def growing(self, kind: str, **more: object) -> Named:
+        return event(kind, response=responses.head(self.names), **more)
 
     def complete(self, said: Message) -> Message:
         """With the start that the client gave; as in a chat, a stream leaves it out."""
@@ -65,7 +77,7 @@ class Responses:
             said, content=subject.prefill + said.content, reasoning=subject.prefill_thought + said.reasoning
         )  # fmt: skip
 
-    def say(self, delta: Delta) -> Iterator[Frame]:
+    def say(self, delta: Delta) -> Iterator[Named]:
         first = type(delta) not in self.told
         self.told.add(type(delta))
         if isinstance(delta, Thought):
@@ -82,7 +94,7 @@ class Responses:
         else:
             yield from self.say_call(delta)
 
-    def say_call(self, delta: CallPart) -> Iterator[Frame]:
+    def say_call(self, delta: CallPart) -> Iterator[Named]:
         if delta.name:
             self.call = f"fc_{delta.id}"
             yield event(

@@ -24,13 +24,13 @@ def router(state: State) -> APIRouter:
     @routes.post("/tokenize")
     async def tokenize(request: Request) -> Response:
         raw = await request.body()
-        body, tokenizer = members(parse(raw)), state.ready().tokenizer
+        body, tokenizer = members(parse(raw)), (await state.awake()).tokenizer
         return json_response({"tokens": await off_loop(len(raw), lambda: _tokenize(body, tokenizer))})
 
     @routes.post("/detokenize")
     async def detokenize(request: Request) -> Response:
         raw = await request.body()
-        body, tokenizer = members(parse(raw)), state.ready().tokenizer
+        body, tokenizer = members(parse(raw)), (await state.awake()).tokenizer
         return json_response({"content": await off_loop(len(raw), lambda: _detokenize(body, tokenizer))})
 
     return routes

@@ -14,6 +14,8 @@ class Asked:
     slot: int
     action: SlotAction
     path: str
+    adapters: tuple[float, ...]
+    """The scales that a restored content must have been made under."""
     done: asyncio.Future[Filed]
 
 
@@ -23,10 +25,12 @@ class Actions:
         self._waiting: list[Asked] = []
         self._running: dict[int, Asked] = {}
 
-    def ask(self, id: int, slot: int, action: SlotAction, path: str) -> asyncio.Future[Filed]:
+    def ask(
+        self, id: int, slot: int, action: SlotAction, path: str, adapters: tuple[float, ...] = ()
+    ) -> asyncio.Future[Filed]:
         """What was done, or the ServerError that prevented it, comes through the future."""
         done: asyncio.Future[Filed] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Asked(id, slot % len(self._table.slots), action, path, done))
+        self._waiting.append(Asked(id, slot % len(self._table.slots), action, path, adapters, done))
         return done
 
     def plan(self) -> tuple[SlotWork, ...]:
@@ -41,7 +45,8 @@ class Actions:
                 still.append(asked)
                 continue
             self._running[asked.id] = asked
-            work.append(SlotWork(asked.id, asked.slot, asked.action, asked.path, slot.content))
+            scales = slot.adapters if asked.action is SlotAction.SAVE else asked.adapters
+            work.append(SlotWork(asked.id, asked.slot, asked.action, asked.path, slot.content, scales))
             self._table.hold(asked.slot)
         self._waiting = still
         return tuple(work)
@@ -52,10 +57,11 @@ class Actions:
         if asked is None:
             return
         filed = outcome.filed
-        if filed is None:
-            self._table.leave(asked.slot, self._table.slots[asked.slot].content)
+        slot = self._table.slots[asked.slot]
+        if filed is None or asked.action is SlotAction.SAVE:
+            self._table.leave(asked.slot, slot.content, slot.adapters)
         else:
-            self._table.leave(asked.slot, () if asked.action is SlotAction.ERASE else filed.tokens)
+            self._table.leave(asked.slot, () if asked.action is SlotAction.ERASE else filed.tokens, asked.adapters)
         if asked.done.cancelled():
             return
         if filed is None:

@@ -5,7 +5,7 @@ the budget; then the two limits that only a new line can trigger; an end token h
 Pure state, no clock: the caller says how long generation has run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stoker.core.events import StopType
 from stoker.core.request import Limits
@@ -29,6 +29,10 @@ class Ending:
         self._text = ""
         self._line = 0
         self._cut: int | None = None
+        self._unshown = ""
+        """What the stop strings let through and the indentation does not yet."""
+        self._sent = 0
+        """Characters shown."""
         self.truncated = False
         self.shifted = False
         """True: the slot has given up tokens for this answer."""
@@ -65,11 +69,40 @@ class Ending:
                 stop = stop or StopType.LIMIT
         if end:
             stop = StopType.EOS
-        shown = self._matcher.push(text, last=stop is not None)
+        shown = self._indented(self._matcher.push(text, last=stop is not None), last=stop is not None)
         if shown.word is not None:
             self.word, self.truncated = shown.word, self.shifted
             return Step(shown, StopType.WORD)
         return Step(shown, stop)
+
+    def _indented(self, shown: Shown, *, last: bool) -> Shown:
+        """The same without text of a line that may yet be cut away. Upstream streams such text and takes it back.
+
+        A line's leading blanks stay in any case, what follows them once they are seen to be enough.
+        """
+        if self._limits.indent <= 0:
+            return shown
+        self._unshown += shown.text
+        out = self._unshown[: max(self._sure(last=last or shown.word is not None) - self._sent, 0)]
+        self._unshown, self._sent = self._unshown[len(out) :], self._sent + len(out)
+        return replace(shown, text=out)
+
+    def _sure(self, *, last: bool) -> int:
+        """How many characters no indentation will take away."""
+        if last:
+            return len(self._text) if self._cut is None else self._cut
+        line = self._line or self._text.find("\n") + 1
+        if not line:
+            return len(self._text)
+        if self._line and self._depth(line) >= self._limits.indent:
+            following = self._text.find("\n", line) + 1
+            return following + self._depth(following) if following else len(self._text)
+        return line + self._depth(line)
+
+    def _depth(self, line: int) -> int:
+        """Blanks at the beginning of the line that starts there."""
+        rest = self._text[line:]
+        return len(rest) - len(rest.lstrip(" \t"))
 
     def _limit(self) -> StopType | None:
         self.truncated = self.shifted or self._count >= self._room
@@ -80,9 +113,8 @@ class Ending:
         if self._limits.indent <= 0 or not self.has_new_line:
             return False
         if self._line:
-            rest = self._text[self._line :]
-            depth = len(rest) - len(rest.lstrip(" \t"))
-            if depth < len(rest) and depth < self._limits.indent:
+            depth = self._depth(self._line)
+            if self._line + depth < len(self._text) and depth < self._limits.indent:
                 self._cut = self._line + depth
                 return True
         at = self._text.find("\n", self._line)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from stoker.core.request import Request
 from stoker.core.work import Keep, Traits
-from stoker.scheduler.slots import Place, common_prefix, usable
+from stoker.scheduler.slots import Place, common_prefix, reusable, usable
 from stoker.scheduler.views import KeptView
 
 WORTH = 64
@@ -21,6 +21,8 @@ class Entry:
     content: tuple[int, ...]
     size: int
     """Bytes."""
+    adapters: tuple[float, ...] = ()
+    """The scales under which it was made."""
 
 
 class Kept:
@@ -42,14 +44,15 @@ class Kept:
 
     def improve(self, place: Place, request: Request) -> Place:
         """The place, with the columns of a kept content if that serves more; keeps what the slot loses by it."""
-        found = self._find(request) if request.cache_prompt else None
+        found = self._find(request) if reusable(request) else None
         shared = 0 if found is None else self._usable(found, request)
         if found is not None and shared > place.cached and WORTH * (shared - place.cached) >= len(found.content):
             self._touch(found)
             place = replace(place, cached=shared, source=-1, kept=found.key)
             self._view = replace(self._view, hits=self._view.hits + 1, tokens=self._view.tokens + shared)
-        if place.lost and not self._serves(request.prompt, place.lost):
-            self._add(place.slot, place.lost)
+        again = request.adapters == place.adapters and self._serves(request.prompt, place.lost)
+        if place.lost and not again:
+            self._add(place)
         return place
 
     def orders(self) -> tuple[tuple[Keep, ...], tuple[int, ...]]:
@@ -68,7 +71,8 @@ class Kept:
         return sum(entry.size for entry in self._entries.values())
 
     def _usable(self, entry: Entry, request: Request) -> int:
-        return usable(entry.content, request.prompt, recurrent=self._traits.recurrent)
+        same = entry.adapters == request.adapters
+        return usable(entry.content, request.prompt, recurrent=self._traits.recurrent) if same else 0
 
     def _find(self, request: Request) -> Entry | None:
         return max(self._entries.values(), key=lambda entry: self._usable(entry, request), default=None)
@@ -77,21 +81,23 @@ class Kept:
         self._entries[entry.key] = self._entries.pop(entry.key)
         self._pinned.add(entry.key)
 
-    def _add(self, slot: int, content: tuple[int, ...]) -> None:
-        """Keeps a slot's content, unless it is kept already or larger than everything that may go for it."""
-        for entry in self._entries.values():
+    def _add(self, place: Place) -> None:
+        """Keeps what a slot loses, unless it is kept already or larger than everything that may go for it."""
+        content = place.lost
+        alike = [entry for entry in self._entries.values() if entry.adapters == place.adapters]
+        for entry in alike:
             if self._serves(entry.content, content):
                 self._touch(entry)
                 return
         size = len(content) * self._traits.bytes_per_column + self._traits.bytes_per_slot
-        for entry in [entry for entry in self._entries.values() if self._serves(content, entry.content)]:
+        for entry in [entry for entry in alike if self._serves(content, entry.content)]:
             self._remove(entry)
         if not self._make_room(size):
             return
         self._keys += 1
-        self._entries[self._keys] = Entry(self._keys, content, size)
+        self._entries[self._keys] = Entry(self._keys, content, size, place.adapters)
         self._pinned.add(self._keys)
-        self._keep.append(Keep(slot, self._keys))
+        self._keep.append(Keep(place.slot, self._keys))
 
     def _serves(self, content: tuple[int, ...], other: tuple[int, ...]) -> bool:
         """True if whatever the other one is good for, this one is too."""

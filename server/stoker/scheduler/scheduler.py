@@ -6,17 +6,14 @@ where membership changes. Idle costs nothing: the loop sleeps until `submit`, `c
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, replace
 from functools import partial
 
 from stoker.core import clock
 from stoker.core.counters import log_fields
 from stoker.core.errors import ContextExceeded, InvalidRequest, ServerFault, Unavailable, as_server_error
-from stoker.core.events import Failed, Finished, StopType
-from stoker.core.request import MAX_SEED, Request, Sampling
-from stoker.core.timings import Timings
+from stoker.core.events import Failed, nothing
+from stoker.core.request import Request
 from stoker.core.work import (
     Filed,
     Join,
@@ -31,12 +28,14 @@ from stoker.core.work import (
     Traits,
 )
 from stoker.scheduler.actions import Actions
+from stoker.scheduler.admission import Admission
 from stoker.scheduler.device import Ran, Runner
 from stoker.scheduler.dispatch import PrefillPolicy, Waiting
-from stoker.scheduler.kept import Kept
+from stoker.scheduler.joining import first_join, join
 from stoker.scheduler.metrics import Metrics
-from stoker.scheduler.sequence import Phase, PieceText, Sequence
-from stoker.scheduler.slots import Place, SlotTable
+from stoker.scheduler.policy import Policy, Vocabulary
+from stoker.scheduler.rest import Rest
+from stoker.scheduler.sequence import Phase, Sequence
 from stoker.scheduler.stream import Stream
 from stoker.scheduler.views import SlotView, Totals
 
@@ -44,36 +43,9 @@ log = logging.getLogger("stoker.requests")
 
 RETRY_AFTER = 1
 """Seconds that a client is asked to wait when the queue is full."""
-SEED_STEP = 0x9E3779B1
-"""Odd, and far from the small steps between the seeds of several choices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the command line says about scheduling."""
-
-    batch: int = 2048
-    max_queue: int = 0
-    """Requests that may wait for a slot; 0 = no bound."""
-    similarity: float = 0.1
-    continuous: bool = True
-    """False: one request at a time (`--no-cont-batching`)."""
-    cache: int = 0
-    """Bytes of the prompt cache in memory; 0 = none, negative = no limit."""
-    idle_slots: bool = False
-    """A prompt may begin with a copy from an idle slot that is not its own."""
-    shift: bool = False
-    """A full slot gives up some of its tokens and goes on (`--context-shift`)."""
-    sleep_after: float = -1.0
-    """Idle seconds after which the model is given up; negative = never."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The two things about tokens that the scheduler must know."""
-
-    piece: PieceText
-    ends: frozenset[int]
+__all__ = ["Policy", "Scheduler", "Vocabulary"]
 
 
 class Scheduler:
@@ -88,18 +60,12 @@ class Scheduler:
     ) -> None:
         """`sleeper`: gives the model up and brings it back, where the policy speaks of sleep."""
         self._ticker, self._runner, self._traits, self._vocabulary = ticker, runner, traits, vocabulary
-        self._policy, self._sleeper = policy or Policy(), sleeper
-        self._table = SlotTable(
-            traits.slots,
-            similarity=self._policy.similarity,
-            recurrent=traits.recurrent,
-            shared=self._policy.idle_slots,
-        )
-        self._kept = Kept(self._policy.cache, traits)
+        self._policy = policy or Policy()
+        self._admission = Admission(self._policy.terms, traits)
+        self._table = self._admission.table
         self._actions = Actions(self._table)
         self._prefill = PrefillPolicy(self._policy.batch)
         self._metrics = Metrics()
-        self._waiting: deque[Request] = deque()
         self._running: dict[int, Sequence] = {}
         self._streams: dict[int, Stream] = {}
         self._cancelled: set[int] = set()
@@ -109,8 +75,7 @@ class Scheduler:
         self._ids = 0
         self._stopping = False
         self._ended = False
-        self.sleeping = False
-        """True while the model is given up; the next request brings it back."""
+        self._rest = Rest(sleeper, runner, self._policy.sleep_after, self._admission.forget)
 
     # the routes' side
 
@@ -118,6 +83,11 @@ class Scheduler:
     def healthy(self) -> bool:
         """False once the loop has ended: nothing will ever be generated again."""
         return not self._ended
+
+    @property
+    def sleeping(self) -> bool:
+        """True while the model is given up; the next request brings it back."""
+        return self._rest.sleeping
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -130,15 +100,15 @@ class Scheduler:
             raise Unavailable("the server is shutting down")
         stream = Stream(request.id)
         if not request.prompt:
-            stream.push([_nothing()])
+            stream.push([nothing()])
             return stream
-        if len(request.prompt) >= self._traits.context:
+        if len(request.prompt) + request.generates > self._traits.context:
             raise ContextExceeded(len(request.prompt), self._traits.context)
         if request.id in self._streams:
             raise InvalidRequest(f"request id {request.id} is in use")
-        if 0 < self._policy.max_queue <= len(self._waiting) - self._table.idle:
+        if 0 < self._policy.max_queue <= self._admission.surplus:
             raise Unavailable("All slots are busy. Please try again later.", RETRY_AFTER)
-        self._waiting.append(request)
+        self._admission.add(request)
         self._streams[request.id] = stream
         self._wakeup.set()
         return stream
@@ -156,13 +126,20 @@ class Scheduler:
         sequence = self._running.get(id)
         return sequence is not None and sequence.thought is not None and sequence.thought.order_end()
 
-    async def act(self, slot: int, action: SlotAction, path: str = "") -> Filed:
-        """Saves, restores or erases a slot as soon as it is idle. Raises the ServerError that prevents it."""
+    async def act(self, slot: int, action: SlotAction, path: str = "", adapters: tuple[float, ...] = ()) -> Filed:
+        """Saves, restores or erases a slot as soon as it is idle. Raises the ServerError that prevents it.
+
+        `adapters`: the scales that a restored content must have been made under.
+        """
         if self._stopping or self._ended:
             raise Unavailable("the server is shutting down")
-        done = self._actions.ask(self.next_id(), slot, action, path)
+        done = self._actions.ask(self.next_id(), slot, action, path, adapters)
         self._wakeup.set()
         return await done
+
+    async def rouse(self) -> None:
+        """Brings back a model that was given up, and waits for it; at once where it is there."""
+        await self._rest.rouse(self._wakeup)
 
     def slots(self) -> list[SlotView]:
         """What each slot is doing, for `/slots`."""
@@ -171,7 +148,9 @@ class Scheduler:
 
     def totals(self) -> Totals:
         """Counters and gauges since the start, for `/metrics`."""
-        return self._metrics.totals(processing=len(self._running), deferred=len(self._waiting), kept=self._kept.view)
+        return self._metrics.totals(
+            processing=len(self._running), deferred=self._admission.waiting, kept=self._admission.kept.view
+        )
 
     # the loop
 
@@ -181,6 +160,7 @@ class Scheduler:
             await self._loop()
         finally:
             self._ended = True
+            self._rest.end()
             for stream in self._streams.values():
                 stream.push([Failed(ServerFault("the engine has stopped"))])
             self._streams.clear()
@@ -206,41 +186,19 @@ class Scheduler:
                 if self._stopping and not self._streams:
                     return
                 after = None
-                await self._rest()
+                await self._rest.wait(self._wakeup)
                 continue
-            if self.sleeping:
-                await self._wake()
+            await self._rest.wake()
             ran = await self._runner.run(partial(self._ticker.tick, plan))
             self._metrics.tick(ran, lag=ran.started - after if after is not None else 0.0, rows=len(plan.step))
             after = ran.ended
             self._absorb(plan, ran)
 
-    async def _rest(self) -> None:
-        """Waits for something to do; gives the model up if that takes long."""
-        if self._sleeper is None or self._policy.sleep_after < 0 or self.sleeping:
-            await self._wakeup.wait()
-            return
-        try:
-            await asyncio.wait_for(self._wakeup.wait(), self._policy.sleep_after)
-        except TimeoutError:
-            await self._runner.run(self._sleeper.sleep)
-            self.sleeping = True
-            for slot in self._table.slots:
-                slot.content = ()
-            self._kept.clear()
-            log.info("sleeping: the model is freed until the next request")
-
-    async def _wake(self) -> None:
-        assert self._sleeper is not None
-        ran = await self._runner.run(self._sleeper.wake)
-        self.sleeping = False
-        log.info("awake: the model was loaded again in %.1f s", ran.ended - ran.started)
-
     def _plan(self) -> Plan:
         self._retire_cancelled()
         slots = self._actions.plan()
         self._admit()
-        awaited = {request.twin for request in self._waiting}
+        awaited = self._admission.awaited
         grants = self._grants()
         self._turn()
         reading = {work.id: work.stop for work in grants}
@@ -248,9 +206,13 @@ class Scheduler:
             StepWork(sequence.id, sequence.remaining)
             for sequence in self._running.values()
             if sequence.phase is Phase.DECODE
-            or (reading.get(sequence.id) == sequence.prefill_end and sequence.id not in awaited)
+            or (
+                sequence.request.generates
+                and sequence.id not in awaited
+                and reading.get(sequence.id) == sequence.prefill_end
+            )
         )
-        keep, drop = self._kept.orders()
+        keep, drop = self._admission.orders()
         plan = Plan(tuple(self._released), tuple(self._joining), grants, step, slots, drop, keep)
         self._released, self._joining = [], []
         return plan
@@ -263,21 +225,11 @@ class Scheduler:
                 self._retire(sequence, sequence.content)
             else:
                 self._streams.pop(id, None)
-        self._waiting = deque(request for request in self._waiting if request.id not in self._cancelled)
+        self._admission.withdraw(self._cancelled)
         self._cancelled.clear()
 
     def _admit(self) -> None:
-        """Gives slots to waiting requests in order; one that waits for a certain slot lets others pass."""
-        still: deque[Request] = deque()
-        while self._waiting:
-            request = self._waiting.popleft()
-            alone = not self._policy.continuous and self._running
-            place = None if alone or self._early(request) else self._place(request)
-            if place is None:
-                still.append(request)
-                if alone or not self._table.idle:
-                    break
-                continue
+        for request, place in self._admission.admit(self._running):
             sequence = Sequence(
                 request,
                 place.slot,
@@ -288,24 +240,7 @@ class Scheduler:
             )
             self._running[request.id] = sequence
             self._streams[request.id].push([sequence.begin()])
-            self._joining.append(replace(_join(sequence), source=place.source, kept=place.kept))
-        self._waiting = still + self._waiting
-
-    def _early(self, request: Request) -> bool:
-        """True while the request's twin is still reading the prompt of both."""
-        twin = self._running.get(request.twin)
-        return twin is not None and twin.phase is Phase.PREFILL and not twin.tokens
-
-    def _place(self, request: Request) -> Place | None:
-        """A slot, and where its columns come from: from its twin's, if that serves more than any other place."""
-        place = self._table.take(request)
-        if place is None:
-            return None
-        twin = self._running.get(request.twin)
-        whole = len(request.prompt) - 1
-        if twin is not None and twin.serves(request.prompt, recurrent=self._traits.recurrent) and whole > place.cached:
-            place = replace(place, cached=whole, source=twin.slot)
-        return self._kept.improve(place, request)
+            self._joining.append(first_join(sequence, place))
 
     def _turn(self) -> None:
         """Takes the rows of sequences that got words put into their mouths; new ones will read them from the slot on.
@@ -317,7 +252,7 @@ class Scheduler:
             if sequence.phase is Phase.TURN:
                 sequence.turn(lost=sequence.overrun and self._traits.recurrent)
                 self._released.append(Release(sequence.id, sequence.start))
-                self._joining.append(_join(sequence, sequence.start))
+                self._joining.append(join(sequence, sequence.start))
 
     def _grants(self) -> tuple[PrefillWork, ...]:
         waiting = [
@@ -365,31 +300,9 @@ class Scheduler:
     def _retire(self, sequence: Sequence, content: Many[int]) -> None:
         self._metrics.finished(sequence)
         self._released.append(Release(sequence.id, len(content)))
-        self._table.leave(sequence.slot, tuple(content))
+        self._admission.leave(sequence, tuple(content))
         del self._running[sequence.id]
         self._streams.pop(sequence.id, None)
-
-
-def _join(sequence: Sequence, cached: int | None = None) -> Join:
-    request = sequence.request
-    return Join(
-        id=request.id,
-        slot=sequence.slot,
-        prompt=sequence.prompt,
-        cached=sequence.cached if cached is None else cached,
-        sampling=_sampling(sequence),
-        probs=request.probs,
-        post_sampling_probs=request.post_sampling_probs,
-        speculation=request.speculation,
-        grammar=request.grammar,
-        answered=max(len(sequence.prompt) - len(request.prompt), 0),
-    )
-
-
-def _sampling(sequence: Sequence) -> Sampling:
-    """After a context shift positions come again, and must not bring their noise again."""
-    sampling = sequence.request.sampling
-    return replace(sampling, seed=(sampling.seed + sequence.shifts * SEED_STEP) % (MAX_SEED + 1))
 
 
 def _log_cancelled(sequence: Sequence) -> None:
@@ -402,21 +315,4 @@ def _log_cancelled(sequence: Sequence) -> None:
         sequence.cached,
         len(sequence.tokens),
         log_fields(sequence.drafted.summary, sequence.draft_off, sequence.drafted.rule),
-    )
-
-
-def _nothing() -> Finished:
-    """The answer to an empty prompt: nothing is evaluated, nothing is generated."""
-    return Finished(
-        stop=StopType.NONE,
-        stopping_word="",
-        text="",
-        tokens=(),
-        pieces=(),
-        slot=0,
-        prompt_tokens=0,
-        cached_tokens=0,
-        truncated=False,
-        has_new_line=False,
-        timings=Timings(),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from stoker.core.counters import DraftOff
-from stoker.core.events import Event, Failed, Finished, Piece, Progress, StopType, Tokens
+from stoker.core.events import Embedded, Event, Failed, Finished, Piece, Progress, StopType, Tokens
 from stoker.core.request import Request
 from stoker.core.timings import Stopwatch, Timings
 from stoker.core.work import Outcome, TokenProbs
@@ -95,8 +95,8 @@ class Sequence:
 
     @property
     def prefill_end(self) -> int:
-        """The last prompt token is not prefilled: it is the anchor of the first round."""
-        return (len(self.request.prompt) if self._reading is None else self._reading) - 1
+        """The last prompt token is not prefilled, unless nothing follows: it is the anchor of the first round."""
+        return (len(self.request.prompt) if self._reading is None else self._reading) - self.request.generates
 
     @property
     def start(self) -> int:
@@ -147,6 +147,7 @@ class Sequence:
         opening: list[Event] = []
         if outcome.tokens and not self.tokens:
             self.processed = len(self.request.prompt)
+            self._stopwatch.reading(outcome.at)
             if outcome.round is not None:
                 # Its time is that of a round: as part of the prompt's, several tokens would have taken none.
                 self._stopwatch.prompt_read(self._read_until)
@@ -165,8 +166,13 @@ class Sequence:
             self._columns = outcome.processed
         else:
             self.processed, self._read_until = outcome.processed, outcome.at
+            self._stopwatch.reading(outcome.at)
         if outcome.processed < self.prefill_end:
             return [self._progress(outcome.at)] if self._columns is None else []
+        if outcome.vectors:
+            self._stopwatch.prompt_read(outcome.at)
+            self.phase = Phase.DONE
+            return [Embedded(outcome.vectors, len(self.request.prompt))]
         self.phase, self._columns = Phase.DECODE, None
         return []
 
@@ -262,7 +268,7 @@ class Sequence:
 
     def _progress(self, at: float) -> Progress:
         elapsed = max(round((at - self.started) * 1e3, 3), 0.0)
-        return Progress(len(self.request.prompt), self.cached, self.processed, elapsed)
+        return Progress(len(self.request.prompt), self.cached, self.processed, elapsed, self.timings)
 
     def _finish(self, stop: StopType) -> Finished:
         ending, text = self.ending, self.ending.text

@@ -19,6 +19,8 @@ class Slot:
     """The tokens whose columns the slot holds; a busy slot's are its sequence's."""
     used: int = -1
     busy: bool = False
+    adapters: tuple[float, ...] = ()
+    """The scales under which the content was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Place:
     """The key of the kept content that they come from."""
     content: tuple[int, ...] = field(default=(), compare=False)
     """What the slot holds until then."""
+    adapters: tuple[float, ...] = ()
+    """The scales under which that was made."""
 
     @property
     def lost(self) -> tuple[int, ...]:
@@ -65,11 +69,11 @@ class SlotTable:
         """The slot is busy with something that is no request."""
         self.slots[slot].busy = True
 
-    def leave(self, slot: int, content: tuple[int, ...]) -> None:
-        """The slot is idle again and holds these tokens."""
+    def leave(self, slot: int, content: tuple[int, ...], adapters: tuple[float, ...] = ()) -> None:
+        """The slot is idle again and holds these tokens, as they look under these scales."""
         self._turn += 1
         state = self.slots[slot]
-        state.busy, state.content, state.used = False, content, self._turn
+        state.busy, state.content, state.adapters, state.used = False, content, adapters, self._turn
 
     def _choose(self, request: Request) -> Slot | None:
         if request.slot >= 0:
@@ -78,7 +82,7 @@ class SlotTable:
         idle = [slot for slot in self.slots if not slot.busy]
         if not idle:
             return None
-        share = {slot.id: common_prefix(slot.content, request.prompt) / len(request.prompt) for slot in idle}
+        share = {slot.id: self._shared_with(slot, request) / len(request.prompt) for slot in idle}
         best = max(idle, key=lambda slot: share[slot.id])
         if self._similarity > 0 and share[best.id] > self._similarity:
             return best
@@ -86,16 +90,24 @@ class SlotTable:
 
     def _place(self, slot: Slot, request: Request) -> Place:
         cached = self._reusable(slot, request)
-        place = Place(slot.id, cached, content=slot.content)
+        place = Place(slot.id, cached, content=slot.content, adapters=slot.adapters)
         others = [other for other in self.slots if self._shared and not other.busy and other is not slot]
         best = max(others, key=lambda other: self._reusable(other, request), default=slot)
         more = self._reusable(best, request)
         return replace(place, cached=more, source=best.id) if more > cached else place
 
     def _reusable(self, slot: Slot, request: Request) -> int:
-        if not request.cache_prompt:
+        if not reusable(request) or slot.adapters != request.adapters:
             return 0
         return usable(slot.content, request.prompt, recurrent=self._recurrent)
+
+    def _shared_with(self, slot: Slot, request: Request) -> int:
+        return common_prefix(slot.content, request.prompt) if slot.adapters == request.adapters else 0
+
+
+def reusable(request: Request) -> bool:
+    """True if columns that exist spare the request work: an embedding needs vectors of all its tokens."""
+    return request.cache_prompt and request.generates
 
 
 def usable(content: Sequence[int], prompt: Sequence[int], *, recurrent: bool) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 
-from stoker.core.events import Event, Failed, Finished, Tokens
+from stoker.core.events import Embedded, Event, Failed, Finished, Tokens
 
 
 class Stream:
@@ -21,7 +21,7 @@ class Stream:
         self._closed = False
 
     def push(self, events: Iterable[Event]) -> None:
-        """Adds events; after `Finished`, `Failed` or `close` they are dropped."""
+        """Adds events; after `Finished`, `Embedded`, `Failed` or `close` they are dropped."""
         for event in events:
             if self._closed:
                 return
@@ -30,7 +30,7 @@ class Stream:
                 self._events[-1] = Tokens((*last.pieces, *event.pieces))
             else:
                 self._events.append(event)
-            self._closed = isinstance(event, Finished | Failed)
+            self._closed = isinstance(event, Finished | Embedded | Failed)
         self._ready.set()
 
     def close(self) -> None:

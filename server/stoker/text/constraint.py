@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 
 from stoker.core.errors import ServerFault
 from stoker.core.request import Grammar, Trigger, TriggerKind
+from stoker.text.rules import GrammarError
+
+
+class TriggerError(GrammarError):
+    """A trigger is no regular expression."""
+
 
 Words = NDArray[np.uint32]
 FREE = 0xFFFFFFFF
@@ -56,12 +62,15 @@ class Watch:
 
 
 def watch(grammar: Grammar) -> Watch | None:
-    """None for a grammar that holds from the start. Raises re.error for a pattern that is none."""
+    """None for a grammar that holds from the start. Raises TriggerError for a pattern that is none."""
     if not grammar.lazy:
         return None
     tokens = frozenset(trigger.token for trigger in grammar.triggers if trigger.kind is TriggerKind.TOKEN)
     others = (trigger for trigger in grammar.triggers if trigger.kind is not TriggerKind.TOKEN)
-    return Watch(tokens, tuple(re.compile(_pattern(trigger)) for trigger in others))
+    try:
+        return Watch(tokens, tuple(re.compile(_pattern(trigger)) for trigger in others))
+    except re.error as error:
+        raise TriggerError(str(error)) from None
 
 
 def _pattern(trigger: Trigger) -> str:
@@ -88,14 +97,14 @@ class Constraint:
         there. Raises ServerFault where the grammar can go no further.
         """
         rows = np.full((len(draft) + 1, self.alphabet.words), FREE, np.uint32)
-        self._fill(rows[0])
+        self.fill(rows[0])
         if self.fault:
             raise ServerFault(self.fault)
         ahead = self._copy() if draft else self
         for row, token in zip(rows[1:], draft, strict=True):
             if token in self.alphabet.ends or not ahead.step(token):
                 break
-            ahead._fill(row)  # noqa: SLF001 (a copy of itself)
+            ahead.fill(row)
         return rows
 
     def allowed(self, draft: Sequence[int]) -> int:
@@ -133,8 +142,8 @@ class Constraint:
         spelt = self.alphabet.spell(begun or b"")
         return spelt is not None and self.matcher.try_consume_tokens(spelt) == len(spelt)
 
-    def _fill(self, row: Words) -> None:
-        """Writes the present mask, or the fault."""
+    def fill(self, row: Words) -> None:
+        """Writes what may come next into a free mask; where nothing may, remembers the fault."""
         if self.watch is not None or self.over or self.fault:
             return
         row[:] = np.frombuffer(self.matcher.compute_bitmask(), np.uint32)[: len(row)]
@@ -147,5 +156,6 @@ class Constraint:
 
 
 def reason(matcher: llguidance.LLMatcher) -> str:
-    """What a matcher complains of, on one line."""
-    return matcher.get_error().partition("\n")[0]
+    """What a matcher complains of, on one line; nothing if only that no token goes on from here."""
+    said = matcher.get_error().partition("\n")[0]
+    return "" if said.startswith("NoExtension") else said

@@ -4,65 +4,19 @@ Strict where it is: a grammar that llama-server refuses is refused here. One dif
 is accepted, since nothing here needs to forbid it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from stoker.text.characters import LAST, Ranges, complement, union
+from stoker.text.characters import LAST, complement, union
+from stoker.text.rules import Alt, Chars, GrammarError, Node, Ref, Repeat, Seq, Token, check_depth, references
 
 MOST_REPETITIONS = 2000
 """llama.cpp's bound on the numbers in braces."""
 DEEPEST = 40
 """Parentheses inside one another."""
-LONGEST_CHAIN = 300
-"""Levels of rules inside rules, and of groups inside those: what reads a grammar calls itself at each."""
 
 TokenId = Callable[[str], int | None]
 """The id of the one token that a text is, if it is one."""
 
-
-class GrammarError(ValueError):
-    """The text is no grammar; says what is wrong and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character out of a set."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Seq:
-    items: tuple["Node", ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Alt:
-    options: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    item: "Node"
-    least: int
-    most: int | None
-    """None: without end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    rule: str
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One token by its id, whatever its text; or any other one."""
-
-    id: int
-    negated: bool = False
-
-
-Node = Chars | Seq | Alt | Repeat | Ref | Token
 
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]"}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
@@ -77,47 +31,8 @@ def parse(text: str, token_id: TokenId = lambda _: None) -> dict[str, Node]:
     for name in {name for body in rules.values() for name in references(body)}:
         if name not in rules:
             raise GrammarError(f"rule {name} is used and not defined")
-    _check_depth(rules)
+    check_depth(rules)
     return rules
-
-
-def references(node: Node) -> list[str]:
-    """The rules that a body names."""
-    match node:
-        case Ref(rule):
-            return [rule]
-        case Seq(items) | Alt(items):
-            return [name for item in items for name in references(item)]
-        case Repeat(item):
-            return references(item)
-        case _:
-            return []
-
-
-def _check_depth(rules: Mapping[str, Node]) -> None:
-    """Follows each rule once, in the order in which they are met."""
-    seen, waiting = {"root"}, [("root", 0)]
-    while waiting:
-        rule, level = waiting.pop()
-        if level > LONGEST_CHAIN:
-            raise GrammarError("rules use each other too deeply")
-        for name, below in reversed(list(_uses(rules[rule], 1))):
-            if name not in seen:
-                seen.add(name)
-                waiting.append((name, level + below))
-
-
-def _uses(node: Node, level: int) -> Iterator[tuple[str, int]]:
-    match node:
-        case Ref(rule):
-            yield rule, level
-        case Seq(items) | Alt(items):
-            for item in items:
-                yield from _uses(item, level + 1)
-        case Repeat(item):
-            yield from _uses(item, level + 1)
-        case _:
-            pass
 
 
 class _Parser:

@@ -6,11 +6,17 @@ where that is safe (`lexemes.py`), else every character is a lexeme of its own.
 
 from collections.abc import Mapping
 
-from stoker.text.gbnf import Alt, Chars, Node, Ref, Repeat, Seq, Token, TokenId, parse
+from stoker.text.gbnf import TokenId, parse
 from stoker.text.lexemes import Lexemes, Shape, shape
+from stoker.text.rules import Alt, Chars, Node, Ref, Repeat, Seq, Token
 
 HEAD = '%llguidance {"no_forcing": true}\n'
 """No forcing: every way to cut a text into tokens is allowed, not only the tokenizer's own."""
+DEEPEST = 8
+"""Parentheses inside one another that llguidance reads without complaint."""
+
+_RULE, _REGULAR = "g", "G"
+"""Lark tells rules from regular expressions by the case of their names."""
 
 
 def to_lark(text: str, token_id: TokenId = lambda _: None) -> str:
@@ -57,6 +63,8 @@ class _Writer:
         self._shapes: dict[str, Shape] = {}
         self._terminals: dict[str, str] = {}
         """Definition → name. GBNF's own names hold no underscore."""
+        self._groups: dict[tuple[str, str], str] = {}
+        """The same of deep groups, by what they stand in."""
         self.lexemes = Lexemes()
         for name, body in regular.items():
             self._shapes[name] = shape(body, self._shapes)
@@ -72,7 +80,7 @@ class _Writer:
             case Token():
                 return node
             case _ if _is_regular(node, self._regular):
-                name = self._terminals.setdefault(self.text(node), f"T_{len(self._terminals)}")
+                name = self._terminals.setdefault(self.text(node, _REGULAR), f"T_{len(self._terminals)}")
                 self.lexemes.shapes[name] = shape(node, self._shapes)
                 return Ref(name)
             case Alt(options):
@@ -84,30 +92,37 @@ class _Writer:
 
     def document(self, rules: Mapping[str, Node], start: str = "") -> str:
         own = [f"r{self._numbers[name]}: {self.text(body)}" for name, body in rules.items()]
-        regular = [f"{self.terminal(name)}: {self.text(body)}" for name, body in self._regular.items()]
+        regular = [f"{self.terminal(name)}: {self.text(body, _REGULAR)}" for name, body in self._regular.items()]
         lexemes = [f"{name}: {text}" for text, name in self._terminals.items()]
-        lines = [start or f"start: r{self._numbers['root']}", *own, *lexemes, *regular]
+        groups = [f"{name}: {text}" for (_, text), name in self._groups.items()]
+        lines = [start or f"start: r{self._numbers['root']}", *own, *lexemes, *regular, *groups]
         return HEAD + "".join(f"{line}\n" for line in lines)
 
-    def text(self, node: Node) -> str:  # noqa: PLR0911 (one line for each kind of node)
+    def text(self, node: Node, kind: str = _RULE, depth: int = 0) -> str:
+        """`kind`: whether it stands in a rule or in a regular expression; `depth`: parentheses around it."""
         match node:
             case Chars(ranges):
                 return _class(ranges)
             case Ref(name):
                 return self._name(name)
-            case Seq(items):
-                return " ".join(map(self._inner, items)) or '""'
-            case Alt(options):
-                return " | ".join(map(self._inner, options))
-            case Repeat(_, _, 0):
-                return '""'
+            case Seq(items) | Alt(items):
+                between = " | " if isinstance(node, Alt) else " "
+                parts = (
+                    self._group(x, kind, depth) if isinstance(x, Seq | Alt) else self.text(x, kind, depth)
+                    for x in items
+                )
+                return between.join(parts) or '""'
             case Repeat(item, least, most):
-                return f"({self.text(item)}){{{least},{'' if most is None else most}}}"
+                times = f"{{{least},{'' if most is None else most}}}"
+                return f"{self._group(item, kind, depth)}{times}" if most != 0 else '""'
             case Token(id, negated):
                 return f"<[{'^' if negated else ''}{id}]>"
 
-    def _inner(self, node: Node) -> str:
-        return f"({self.text(node)})" if isinstance(node, Seq | Alt) else self.text(node)
+    def _group(self, node: Node, kind: str, depth: int) -> str:
+        """In parentheses; in a rule of its own where there are too many of them already."""
+        if depth < DEEPEST:
+            return f"({self.text(node, kind, depth + 1)})"
+        return self._groups.setdefault((kind, self.text(node, kind)), f"{kind}_{len(self._groups)}")
 
     def _name(self, name: str) -> str:
         if name in self.lexemes.shapes:

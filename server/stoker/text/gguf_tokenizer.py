@@ -14,6 +14,7 @@ from tokenizers.models import BPE
 
 from stoker.core.errors import StartError
 from stoker.text import pretokenizers
+from stoker.text.fim import KEYS as FIM_KEYS
 
 SPACE = "▁"
 KEY = "tokenizer.ggml."
@@ -45,6 +46,8 @@ class Vocabulary:
     eos: int | None
     unknown: int | None
     declared_ends: frozenset[int]
+    declared_fim: Mapping[str, int | None]
+    """By the keys of `fim.KEYS`."""
     adds_bos: bool
     adds_eos: bool
     adds_space: bool
@@ -76,6 +79,7 @@ def read(metadata: Mapping[str, object]) -> Vocabulary:
         eos=eos,
         unknown=_id(metadata, "unknown", len(texts), None if byte_level else 0),
         declared_ends=_ends(metadata, len(texts), eos),
+        declared_fim={key: _id(metadata, key, len(texts), None) for key in FIM_KEYS.values()},
         adds_bos=_flag(metadata, "add_bos_token", pretokenizers.rule(pre).adds_bos if byte_level else True),
         adds_eos=_flag(metadata, "add_eos_token", False),
         adds_space=not byte_level and _flag(metadata, "add_space_prefix", True),

@@ -5,7 +5,6 @@ done by whoever takes a request in (`check`); the device thread then only copies
 """
 
 import logging
-import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from threading import Lock
@@ -17,9 +16,9 @@ import numpy as np
 from stoker.core.errors import InvalidRequest
 from stoker.core.request import Grammar
 from stoker.text import schema
-from stoker.text.constraint import Alphabet, Constraint, reason, watch
-from stoker.text.gbnf import GrammarError
+from stoker.text.constraint import Alphabet, Constraint, TriggerError, reason, watch
 from stoker.text.gbnf_lark import to_lark
+from stoker.text.rules import GrammarError
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +55,25 @@ class Grammars:
         self._lock = Lock()
         self._building = Lock()
 
-    def check(self, grammar: Grammar) -> None:
-        """Compiles a grammar. Raises InvalidRequest, in llama-server's words, for one that cannot be followed."""
+    def compile(self, grammar: Grammar) -> None:
+        """Raises GrammarError, with the cause, for one that cannot be followed."""
         if grammar:
-            self.constraint(grammar)
+            watch(grammar)
+            self._matcher(grammar.text)
+
+    def check(self, grammar: Grammar) -> None:
+        """Compiles a request's grammar. Raises InvalidRequest, in llama-server's words, where that cannot be."""
+        try:
+            self.compile(grammar)
+        except GrammarError as error:
+            log.info("a grammar is refused: %s", error)
+            raise InvalidRequest(_words(grammar.text, error)) from None
 
     def constraint(self, grammar: Grammar, said: Sequence[int] = ()) -> Constraint:
         """For a new answer that begins with the tokens `said`. Raises as `check`."""
-        try:
-            asleep = watch(grammar)
-        except re.error as error:
-            raise InvalidRequest(f"Field 'grammar_triggers': {error}") from None
-        constraint = Constraint(self._matcher(grammar.text).deep_copy(), self._vocabulary.alphabet, asleep)
+        self.check(grammar)
+        matcher = self._matcher(grammar.text).deep_copy()
+        constraint = Constraint(matcher, self._vocabulary.alphabet, watch(grammar))
         constraint.advance(said)
         return constraint
 
@@ -83,13 +89,9 @@ class Grammars:
         return known
 
     def _compile(self, text: str) -> llguidance.LLMatcher:
-        try:
-            lark = schema.reread(text) if schema.is_schema(text) else to_lark(text, self._token_id)
-            return self._vocabulary.matcher(lark)
-        except GrammarError as error:
-            log.info("a grammar is refused: %s", error)
-            said = f"{schema.REFUSED}{str(error).rpartition(_COMPLAINT)[2]}" if schema.is_schema(text) else REFUSED
-            raise InvalidRequest(said) from None
+        return self._vocabulary.matcher(
+            schema.reread(text) if schema.is_schema(text) else to_lark(text, self._token_id)
+        )
 
     def _token_id(self, text: str) -> int | None:
         ids = self._tokens.encode(text, add_special=False, parse_special=True)
@@ -103,6 +105,13 @@ class Grammars:
     @cached_property
     def _built(self) -> "_Vocabulary":
         return _Vocabulary(self._tokens)
+
+
+def _words(text: str, error: GrammarError) -> str:
+    """llama-server's, which for GBNF tell no cause."""
+    if isinstance(error, TriggerError):
+        return f"Field 'grammar_triggers': {error}"
+    return f"{schema.REFUSED}{str(error).rpartition(_COMPLAINT)[2]}" if schema.is_schema(text) else REFUSED
 
 
 class _Vocabulary:
@@ -130,7 +139,7 @@ class _Vocabulary:
             ):
                 return matcher
             matcher = probe
-        raise GrammarError(reason(matcher) or "the grammar matches nothing")
+        raise GrammarError(reason(matcher) or "no token can begin what it matches")
 
     def _spell(self, data: bytes) -> list[int] | None:
         """By the shortest tokens: a byte where there is one for it, else a character."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stoker.text.characters import Ranges, disjoint, overlap, union
-from stoker.text.gbnf import Alt, Chars, Node, Ref, Repeat, Seq, Token
+from stoker.text.rules import Alt, Chars, Node, Ref, Repeat, Seq, Token
 
 MOST = 400
 """Lexemes beyond which nobody checks: each stands for its character."""

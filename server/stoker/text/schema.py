@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from stoker.text.gbnf import GrammarError
 from stoker.text.gbnf_lark import HEAD
+from stoker.text.rules import GrammarError
 
 _JSON = " %json "
 _PLAIN = f"{HEAD}start:"
@@ -118,11 +118,8 @@ def _check_depth(schema: object) -> None:
             if isinstance(target, str) and target not in seen:
                 seen.add(target)
                 waiting.append((_resolve(schema, target), level + 1))
-            waiting += [
-                (item, level + 1)
-                for name, item in reversed(list(members.items()))
-                if name not in ("$defs", "definitions")
-            ]
+            own = [item for name, item in members.items() if name not in ("$defs", "definitions")]
+            waiting += [(item, level + 1) for item in reversed(own)]
 
 
 def _resolve(schema: object, reference: str) -> object:

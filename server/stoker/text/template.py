@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import TemplateError, TemplateSyntaxError, Undefined
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import Node
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stoker.core.errors import InvalidRequest, StartError
@@ -18,6 +19,8 @@ from stoker.text.reasoning import find_tags
 from stoker.text.tools.known import find_format
 
 _RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
+_DATES = {"date_string": "%d %b %Y", "datetime": "%b %d %Y"}
+"""Variables that llama.cpp gives every template, unless the request says otherwise."""
 _PROBE: list[Message] = [{"role": "user", "content": "Hi"}]
 
 
@@ -29,6 +32,23 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> list[Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """As llama.cpp reads templates: what is missing joins a text as an empty one."""
+
+    intercepted_binops = frozenset({"+"})
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        if isinstance(left, str) and _missing(right):
+            return left
+        if isinstance(right, str) and _missing(left):
+            return right
+        return super().call_binop(context, operator, left, right)
+
+
+def _missing(value: object) -> bool:
+    return value is None or isinstance(value, Undefined)
 
 
 class ChatTemplate:
@@ -74,8 +94,9 @@ class ChatTemplate:
         kwargs: Mapping[str, object],
     ) -> str:
         extra = {name: value for name, value in kwargs.items() if name not in _RESERVED}
+        now = {name: _strftime_now(form) for name, form in _DATES.items()}
         variables = {"messages": messages, "tools": tools or None, "add_generation_prompt": add_generation_prompt}
-        return self._template.render({**self._tokens, **extra, **variables})
+        return self._template.render({**self._tokens, **now, **extra, **variables})
 
     def _tail(self) -> str:
         """What `add_generation_prompt` adds; empty if it changes more than the end."""
@@ -147,10 +168,8 @@ def _parts(content: object) -> list[object]:
     return cast("list[object]", content) if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
+def _environment() -> _Environment:
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     filters = cast("dict[str, Callable[..., object]]", environment.filters)
     filters["tojson"] = _to_json
     functions = cast("dict[str, Callable[..., object]]", environment.globals)

@@ -12,9 +12,10 @@ from pathlib import Path
 import tokenizers
 
 from stoker.core.info import TokenizerSource
-from stoker.text import gguf_tokenizer, pieces
+from stoker.text import fim, gguf_tokenizer, pieces
 from stoker.text.directory_tokenizer import read_directory
 from stoker.text.endings import end_ids
+from stoker.text.fim import FimTokens
 from stoker.text.gguf_tokenizer import SPECIAL, TokenType, Vocabulary
 
 
@@ -32,6 +33,8 @@ class Tokenizer:
     end_ids: frozenset[int]
     """Tokens that end an answer."""
     adds_bos: bool
+    fim: FimTokens
+    """Those around a gap that is to be filled."""
 
     @property
     def vocab(self) -> int:
@@ -98,6 +101,7 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
         eos=vocabulary.eos,
         end_ids=ends,
         adds_bos=vocabulary.adds_bos and vocabulary.bos is not None,
+        fim=fim.find(vocabulary.ids, vocabulary.declared_fim),
     )
 
 
@@ -128,4 +132,5 @@ def from_directory(path: Path) -> Tokenizer:
         eos=found.eos,
         end_ids=ends,
         adds_bos=found.adds_bos,
+        fim=fim.find(found.ids, {}),
     )

@@ -75,6 +75,13 @@ async def test_a_chat_says_it_by_response_format_too(fields: dict[str, Any], tex
     assert (await asked("/v1/chat/completions", **fields))[0] == Grammar(text)
 
 
+async def test_both_at_once_are_a_500_in_a_chat() -> None:
+    said = "Cannot use both json_schema and grammar"
+    assert await refused("/v1/chat/completions", json_schema=SCHEMA, grammar=YES) == (500, said)
+    strange = await refused("/v1/chat/completions", response_format={"type": "sound"})
+    assert strange == (400, 'response_format type must be one of "text" or "json_object", but got: sound')
+
+
 async def test_the_servers_own_grammar_holds_where_a_request_brings_none() -> None:
     assert (await asked(server=YES))[0] == Grammar(YES)
     assert (await asked(server=YES, grammar=""))[0] == Grammar()
@@ -86,6 +93,7 @@ async def test_a_settings_text_may_be_sent_back() -> None:
     assert (await asked(grammar=report["grammar"]))[0].text == report["grammar"]
 
 
+TRIGGERS = "Field 'grammar_triggers': "
 BAD = "Failed to initialize samplers: failed to parse grammar"
 UNMADE = "JSON schema conversion failed:\n"
 
@@ -99,20 +107,20 @@ UNMADE = "JSON schema conversion failed:\n"
         ({"grammar": '%llguidance {}\nstart: "a"'}, BAD),
         ({"grammar": 5}, "Field 'grammar': [json.exception.type_error.302] type must be string, but is number"),
         ({"json_schema": []}, "Field 'json_schema': [json.exception.type_error.302] type must be object, but is array"),
-        ({"json_schema": {"type": "array", "uniqueItems": True}}, f"{UNMADE}Unimplemented keys: [\"uniqueItems\"]"),
+        ({"json_schema": {"type": "array", "uniqueItems": True}}, f'{UNMADE}Unimplemented keys: ["uniqueItems"]'),
         ({"json_schema": {"type": "string", "minLength": 3, "maxLength": 1}}, None),
         ({"json_schema": False}, None),
-        ({"grammar": YES, "grammar_lazy": True}, "Field 'grammar_triggers': Error: no triggers set for lazy grammar!"),
+        ({"grammar": YES, "grammar_lazy": True}, f"{TRIGGERS}Error: no triggers set for lazy grammar!"),
         (
             {"grammar_triggers": [{"type": 2, "value": "(a+)+"}]},
-            "Field 'grammar_triggers': a trigger is a token (type 0) or a word (type 1) here",
+            f"{TRIGGERS}a trigger is a token (type 0) or a word (type 1) here",
         ),
         (
             {"grammar_triggers": [{"type": 1, "value": "a"}]},
-            "Field 'grammar_triggers': Grammar trigger word should be marked as preserved token: a",
+            f"{TRIGGERS}Grammar trigger word should be marked as preserved token: a",
         ),
     ],
-)  # fmt: skip
+)
 async def test_what_cannot_be_followed_is_a_400_and_never_ignored(fields: dict[str, Any], said: str | None) -> None:
     status, words = await refused(**fields)
     assert status == 400

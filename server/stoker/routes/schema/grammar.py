@@ -16,7 +16,7 @@ from stoker.routes.schema.fields import (
     type_error,
 )
 from stoker.routes.service import Service, Tokenizer
-from stoker.text.gbnf import GrammarError
+from stoker.text.rules import GrammarError
 from stoker.text.schema import REFUSED, Part, of_envelope, of_schema
 
 Body = Mapping[str, object]
@@ -44,8 +44,9 @@ def schema_text(schema: object) -> str:
     """The grammar of a JSON schema that a client sent. An empty one means an object, as upstream."""
     if not isinstance(schema, dict | bool):
         raise field_error("json_schema", type_error("object", schema))
+    told: object = cast("object", schema)
     try:
-        return of_schema(cast("object", schema) if schema != {} else {"type": "object"})
+        return of_schema({"type": "object"} if told == {} else told)
     except GrammarError as error:
         raise InvalidRequest(f"{REFUSED}{error}") from None
 
@@ -70,7 +71,7 @@ def chat_grammar(body: Body) -> Body:
     if kind == "json_object":
         schema = form.get("schema") or schema
     elif kind == "json_schema":
-        schema = members(form.get("json_schema")).get("schema") or schema or {}
+        schema = members(form.get("json_schema")).get("schema") or schema or dict[str, object]()
     elif kind not in ("", "text"):
         raise InvalidRequest(f'response_format type must be one of "text" or "json_object", but got: {kind}')
     return {} if schema is None else {"grammar": schema_text(schema)}
@@ -106,8 +107,9 @@ def _triggers(body: Body, preserved: Sequence[int], tokenizer: Tokenizer) -> Ite
         elif kind == TriggerKind.WORD and text:
             ids = _ids(text, tokenizer)
             if len(ids) == 1 and ids[0] not in preserved:
-                fault = f"Grammar trigger word should be marked as preserved token: {text}"
-                raise field_error("grammar_triggers", fault)
+                raise field_error(
+                    "grammar_triggers", f"Grammar trigger word should be marked as preserved token: {text}"
+                )
             yield Trigger(TriggerKind.TOKEN, text, ids[0]) if len(ids) == 1 else Trigger(TriggerKind.WORD, text)
         else:
             raise field_error("grammar_triggers", "a trigger is a token (type 0) or a word (type 1) here")

@@ -184,7 +184,7 @@ def _samplers(body: Body, default: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _lora(body: Body) -> tuple[Mapping[str, object], ...]:
-    """Echoed as given: no adapter is ever loaded, so none can apply."""
+    """Echoed as given, also where no adapter is loaded."""
     found = find(body, ("lora",))
     if found is None:
         return ()

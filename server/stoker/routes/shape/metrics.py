@@ -7,9 +7,9 @@ from stoker.core.info import BudgetView
 from stoker.scheduler.views import Totals
 
 
-def metrics(totals: Totals, before: Totals, budget: BudgetView | None = None) -> str:
-    """`before` is what the last scrape saw: the two rates are of the time in between."""
-    lines = [*_llamacpp(totals, before), *_positions(totals), *_own(totals), *_budget(budget)]
+def metrics(totals: Totals, before: Totals, budget: BudgetView | None = None, most: int = 0) -> str:
+    """`before` is what the last scrape saw: the two rates are of the time in between. `most`: tokens of a proposal."""
+    lines = [*_llamacpp(totals, before), *_positions(totals, most), *_own(totals), *_budget(budget)]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -84,11 +84,14 @@ def _llamacpp(totals: Totals, before: Totals) -> Iterator[str]:
         yield f"llamacpp:{name} {value:.6g}"
 
 
-def _positions(totals: Totals) -> Iterator[str]:
+def _positions(totals: Totals, most: int) -> Iterator[str]:
+    """Once a round has run, all positions that there can be, as upstream; however short the proposals were."""
     name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
-    if totals.accepted_by_position:
+    counts = totals.accepted_by_position
+    if totals.rounds or counts:
         yield from _block(name, "counter", "Accepted tokens per draft position")
-    for position, count in enumerate(totals.accepted_by_position):
+        counts = (*counts, *[0] * (most - len(counts)))
+    for position, count in enumerate(counts):
         yield f'{name}{{position="{position}"}} {count:.6g}'
 
 
@@ -152,6 +155,9 @@ def _budget(view: BudgetView | None) -> Iterator[str]:
         yield f'stoker:ticks_by_columns_total{{columns="{width}"}} {count}'
     yield from _block("stoker:drafting_declined_total", "counter", "Ticks in which drafting would not have paid")
     yield f"stoker:drafting_declined_total {view.declined}"
+    yield from _block("stoker:draft_gain", "gauge", "Tokens per second of one drafted row over plain ones, as measured")
+    for it in view.verdicts:
+        yield f'stoker:draft_gain{{drafters="{it.drafters}",standing="{it.standing}"}} {it.gain:.6g}'
 
 
 def _block(name: str, kind: str, text: str) -> Iterator[str]:

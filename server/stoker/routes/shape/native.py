@@ -13,16 +13,18 @@ NO_SLOT = -1
 
 def progress(subject: Subject, part: Part, event: Progress) -> Json:
     """A frame of `return_progress`: an empty token and how much of the prompt is read."""
-    return _frame(part, "", 0, 0) | {"prompt_progress": prompt_progress(event)}
+    return _frame(part, "", 0, 0) | prompt_progress(subject, event)
 
 
-def prompt_progress(event: Progress) -> Json:
-    return {
+def prompt_progress(subject: Subject, event: Progress) -> Json:
+    """What `return_progress` adds to a frame of whatever shape."""
+    progress = {
         "total": event.total,
         "cache": event.cached,
         "processed": event.processed,
         "time_ms": round(event.elapsed_ms),
     }
+    return timings.asked(event.timings, wanted=subject.options.timings_per_token) | {"prompt_progress": progress}
 
 
 def piece(subject: Subject, part: Part, event: Piece) -> Json:

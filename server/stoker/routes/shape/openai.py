@@ -49,7 +49,7 @@ def text_piece(subject: Subject, part: Part, event: Piece) -> Json:
 
 def text_progress(subject: Subject, part: Part, event: Progress) -> Json:
     chunk = _text_chunk(subject, part, "", None, None) | {"id": subject.id}
-    return chunk | {"prompt_progress": prompt_progress(event)}
+    return chunk | prompt_progress(subject, event)
 
 
 def text_finish(subject: Subject, part: Part, event: Finished) -> Json:
@@ -63,7 +63,7 @@ def chat_role(subject: Subject, part: Part) -> Json:
 
 
 def chat_progress(subject: Subject, part: Part, event: Progress) -> Json:
-    return chat_role(subject, part) | {"prompt_progress": prompt_progress(event)}
+    return chat_role(subject, part) | prompt_progress(subject, event)
 
 
 def chat_deltas(subject: Subject, part: Part, deltas: Sequence[Delta], pieces: Sequence[Piece]) -> list[Json]:
@@ -122,7 +122,7 @@ def _ending(subject: Subject, part: Part, event: Finished, *, streamed: bool) ->
 
 
 def _timings_per_token(subject: Subject, event: Piece) -> Json:
-    return {"timings": timings.base(event.timings)} if subject.options.timings_per_token else {}
+    return timings.asked(event.timings, wanted=subject.options.timings_per_token)
 
 
 def _text_choice(subject: Subject, part: Part, event: Finished) -> Json:

@@ -19,6 +19,11 @@ def base(timings: Timings) -> Json:
     }
 
 
+def asked(timings: Timings, *, wanted: bool) -> Json:
+    """The member of a middle frame, where `timings_per_token` wants it."""
+    return {"timings": base(timings)} if wanted else {}
+
+
 def final(event: Finished, *, asked: bool) -> Json:
     """The nine keys, and the draft keys if a verify round ran; if none did, the reason where the request `asked`."""
     timings, draft = base(event.timings), event.draft
