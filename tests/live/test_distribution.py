@@ -6,6 +6,7 @@ comes from the probabilities that the same server reports for one token at a tim
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,8 @@ async def draw(client: Client, more: Body) -> tuple[Counter[int], int]:
     pairs, rounds = Counter[int](), 0
     for _ in range(REQUESTS):
         body = {"prompt": PROMPT, "n_predict": 2, "n_cmpl": CHOICES, "ignore_eos": True, **SAMPLED, **more}
-        for answer in await client.ask("/completion", body):
+        answers: Any = await client.ask("/completion", body)
+        for answer in answers:
             pairs[coded(tuple(answer["tokens"]))] += 1
             rounds += answer["timings"].get("draft_rounds", 0)
     return pairs, rounds
