@@ -50,12 +50,12 @@ def vocabulary(end: int = END) -> Callable[[gguf.GGUFWriter], None]:
     return put
 
 
-def tiny(path: Path, family: str = "llama", *, end: int = END, nudge: float = 0.0) -> Path:
+def tiny(path: Path, family: str = "llama", *, end: int = END, nudge: float = 0.0, **changes: object) -> Path:
     """Writes the tiny random model of a family, always the same one but for noise of size `nudge` on its weights.
 
-    `end` makes that token its end token.
+    `end` makes that token its end token; `changes` are of its configuration.
     """
-    made = sample(family, **{"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, **FAMILIES[family]})
+    made = sample(family, **{"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, **FAMILIES[family], **changes})
     random = np.random.default_rng(3)
     # Around zero: with the samples' common offset every text would be one token, again and again.
     made.weights = {
