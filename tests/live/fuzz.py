@@ -103,9 +103,8 @@ def spoil(value: Value, random: Random) -> Value:
 
 BITS = (
     b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 400, b'"\\ud800"', b'"\\udc00\\ud800"', b"\xff\xfe", b"\xc3",
-    b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\0", b"[" * 3000, b'{"a":' * 2000, b"//", b",", b"'", b"-", b"01", b'"\\x"', b"\n",
-    b"tru",
-    b"}", b'"',
+    b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\0", b"[" * 3000, b'{"a":' * 2000, b"//", b",", b"'", b"-", b"01", b'"\\x"',
+    b"\n", b"tru", b"}", b'"',
 )  # fmt: skip
 
 
