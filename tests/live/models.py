@@ -20,6 +20,16 @@ TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
+AROUND_A_GAP = {f"tokenizer.ggml.fim_{name}_token_id": 250 + n for n, name in enumerate(("pre", "suf", "mid"))}
+"""Bytes that no character has, in the place of fill-in-the-middle tokens."""
+TOOL_TEMPLATE = (
+    "{% if tools %}<tools>{{ tools | tojson }}</tools> answer with <tool_call></tool_call>\n{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+    "{% for call in m.tool_calls %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
 FAMILIES: dict[str, dict[str, object]] = {
     "llama": {"tie_word_embeddings": False},
     "gemma3": {"sliding_window": WINDOW},
@@ -62,4 +72,4 @@ def tiny(path: Path, family: str = "llama", *, end: int = END, nudge: float = 0.
         name: weight - 0.1 + nudge * random.standard_normal(weight.shape, np.float32) if weight.ndim == 2 else weight
         for name, weight in made.weights.items()
     }
-    return write(path, made, vocabulary=vocabulary(end))
+    return write(path, made, metadata=AROUND_A_GAP, vocabulary=vocabulary(end))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,6 +19,7 @@ import pytest
 from live import fuzz
 from live.aborts import abort
 from live.client import Body, Client, client_of
+from live.models import TOOL_TEMPLATE
 from live.process import Live, assert_calm, start
 from stoker.models.slot_file import LEAD
 
@@ -28,6 +30,9 @@ pytestmark = [
 
 SLOTS, CONTEXT = 4, 512
 AT_ONCE = 8
+WARM_UP = 300
+WORDS = 12_000
+"""More than the tokenizer remembers."""
 UNFORESEEN = ("internal error", "the engine failed", "the engine has stopped")
 FULL = pytest.mark.slow
 GROWTH = 1.05
@@ -47,6 +52,7 @@ def server(target_path: Path, folder: Path) -> Iterator[Live]:
     words = (
         "-m", str(target_path), "-np", str(SLOTS), "-c", str(SLOTS * CONTEXT), "-n", "16", "--metrics", "--props",
         "--slot-save-path", str(folder), "--draft-kind", "prompt-lookup", "--cache-ram", "4",
+        "--embeddings", "--pooling", "mean", "--chat-template", TOOL_TEMPLATE,
     )  # fmt: skip
     live = start(words, folder / "log")
     yield live
@@ -68,8 +74,18 @@ class Watch:
     answer: Body
     size: float = 0.0
 
-    def settle(self) -> None:
-        """From here on the process may not grow: its allocators have warmed up."""
+    async def settle(self) -> None:
+        """From here on the process may not grow: its allocators have met all lengths, its tokenizer many words."""
+        random, gate = Random(1), asyncio.Semaphore(AT_ONCE)
+        words = " ".join(f"{random.getrandbits(64):x}" for _ in range(WORDS))
+        await self.client.ask("/tokenize", {"content": words})
+
+        async def say(prompt: int, count: int) -> None:
+            async with gate:
+                await self.client.complete("a" * prompt, count, cache_prompt=False)
+
+        lengths = [(random.randrange(1, CONTEXT - 40), random.randrange(1, 32)) for _ in range(WARM_UP)]
+        await asyncio.gather(*(say(*pair) for pair in lengths))
         self.size = self.live.resident_mib
 
     async def check(self) -> None:
@@ -84,8 +100,9 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def watched(live: Live, client: Client) -> AsyncIterator[Watch]:
-    watch = Watch(live, client, await client.ask("/completion", NORMAL))
+async def watched(live: Live, client: Client, size: float = 0.0) -> AsyncIterator[Watch]:
+    """`size`: that of the process in MiB, where it has settled before."""
+    watch = Watch(live, client, await client.ask("/completion", {**NORMAL, "id_slot": SLOTS - 1}), size)
     yield watch
     await watch.check()
 
@@ -106,7 +123,7 @@ async def test_spoilt_bodies_are_answered_and_harm_nobody(server: Live, client: 
 
     async with watched(server, client) as watch:
         await asyncio.gather(*(send(seed) for seed in range(count // 4)))
-        watch.settle()
+        await watch.settle()
         await asyncio.gather(*(send(seed) for seed in range(count // 4, count)))
     assert sum(statuses.values()) == count
     assert statuses[200] > count // 10, "some are right, so that what is behind the parsers is met too"
@@ -143,7 +160,7 @@ async def test_connections_that_break_off_free_what_they_held(server: Live, clie
     async with watched(server, client) as watch:
         await asyncio.gather(*(leave(seed) for seed in range(50)))
         await client.until_busy(0)
-        watch.settle()
+        await watch.settle()
         files = server.open_files
         await asyncio.gather(*(leave(seed) for seed in range(50, 50 + count)))
         await client.until_busy(0)
@@ -161,13 +178,14 @@ async def test_a_slot_file_cut_at_any_byte_of_its_header_changes_nothing(
     server: Live, client: Client, folder: Path, step: int
 ) -> None:
     asked = {**NORMAL, "id_slot": 0, "cache_prompt": True}
+    async with watched(server, client) as watch:
+        await watch.settle()
     await client.ask("/completion", asked)
     saved = await client.post("/slots/0?action=save", {"filename": "whole"})
     assert saved.status_code == 200
     whole = (folder / "whole").read_bytes()
     header = LEAD.size + LEAD.unpack(whole[: LEAD.size])[2]
-    async with watched(server, client) as watch:
-        watch.settle()
+    async with watched(server, client, watch.size):
         for cut in (*range(0, header + 1, step), header, len(whole) - 1):
             (folder / "cut").write_bytes(whole[:cut])
             refused = await client.post("/slots/0?action=restore", {"filename": "cut"})

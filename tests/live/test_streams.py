@@ -7,15 +7,10 @@ import pytest
 
 from fakes import FakeEngine
 from live.client import Body, Client, Stream
+from live.models import TOOL_TEMPLATE
 from live.scripted import serving, speaker
 
 CHAT = "/v1/chat/completions"
-TEMPLATE = (
-    "{% if tools %}<tools>{{ tools | tojson }}</tools> answer with <tool_call></tool_call>\n{% endif %}"
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
-    "{% for call in m.tool_calls %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>\n{% endif %}"
-)
 SPACED = "- a\n\n- b\n\n\n    code\n\n \n  end"
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 TOOL: Body = {
@@ -39,7 +34,7 @@ async def stream(client: Client, path: str, body: Body) -> Stream:
 
 @pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["plain", "tools"])
 async def test_a3_white_space_survives_with_and_without_tools(tools: Body) -> None:
-    async with serving(says(SPACED), TEMPLATE) as client:
+    async with serving(says(SPACED), TOOL_TEMPLATE) as client:
         whole = await client.ask(CHAT, {**HI, **tools})
         assert whole["choices"][0]["message"]["content"] == SPACED
         assert (await stream(client, CHAT, {**HI, **tools})).text == SPACED
@@ -56,7 +51,7 @@ def gaps(opened: Stream) -> list[float]:
 
 
 async def test_a4_comments_come_while_the_text_of_a_call_is_held_back() -> None:
-    async with serving(says(CALL), TEMPLATE, seconds=0.09) as client:
+    async with serving(says(CALL), TOOL_TEMPLATE, seconds=0.09) as client:
         opened = await stream(client, CHAT, {**HI, "tools": [TOOL], "sse_ping_interval": 1})
     assert max(gaps(opened)) < 1.5
     assert ":" in [line for _, line in opened.raw], "it was silent for long enough"
@@ -65,7 +60,7 @@ async def test_a4_comments_come_while_the_text_of_a_call_is_held_back() -> None:
 
 
 async def test_a4_minus_one_turns_the_comments_off_and_responses_send_events() -> None:
-    async with serving(says("Hello"), TEMPLATE, seconds=1.4) as client:
+    async with serving(says("Hello"), TOOL_TEMPLATE, seconds=1.4) as client:
         silent, beating = await asyncio.gather(
             stream(client, CHAT, {**HI, "max_tokens": 2, "sse_ping_interval": -1}),
             stream(

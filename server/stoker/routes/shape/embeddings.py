@@ -23,7 +23,8 @@ def normalized(vector: Sequence[float], norm: int) -> NDArray[np.float32]:
     elif norm == 0:
         length = float(sizes.max(initial=0.0)) / LARGEST
     else:
-        length = float(np.sum(sizes**norm) ** (1.0 / norm))
+        with np.errstate(over="ignore"):  # beyond a double the length is infinite, as in C
+            length = float(np.sum(sizes**norm) ** (1.0 / norm))
     return (exact / length if length > 0 else exact * 0.0).astype(np.float32)
 
 
