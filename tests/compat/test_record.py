@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compat import library, record
-from compat.answer import Answer, from_http, from_recording, unpacked
+from compat.answer import Answer, Json, from_http, from_recording, unpacked
 
 FILES = sorted(library.RECORDINGS.glob("*/*.json"))
 
@@ -37,8 +37,9 @@ def test_repetitions_vectors_and_pages_are_shortened() -> None:
     vector = record.packed([0.5] * 16, {})
     assert isinstance(vector, dict)
     assert unpacked(vector) == [0.5] * 16
-    for plain in ([0.1] * 16, [0.5] * 15, [*([0.5] * 16), 1]):
-        assert record.packed(list(plain), {}) == plain
+    plain: list[list[Json]] = [[0.1] * 16, [0.5] * 15, [*([0.5] * 16), 1]]
+    for values in plain:
+        assert record.packed(values, {}) == values
     page = record.recorded(Answer(200, {}, "text", text="<p>" * 4000), {})
     assert page == {"status": 200, "headers": {}, "text_omitted": 12000}
 
