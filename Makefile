@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help setup run test prove lint format check upstream bench accept-ab coverage clean
+.PHONY: help setup run test prove lint format check upstream bench accept-ab never-slower coverage clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -40,6 +40,9 @@ bench: setup ## measure a running server (ARGS="--against http://127.0.0.1:9000"
 
 accept-ab: setup ## each acceptance rule against its closed form, with two thirds of the model as its drafter (minutes)
 	$(BIN)/stoker accept-ab $(ARGS)
+
+never-slower: setup ## a drafter that is never right against plain decoding, on the default model (minutes)
+	$(BIN)/python tests/benchmarks/never_slower.py $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

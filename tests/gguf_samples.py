@@ -5,6 +5,7 @@ a file made here owes nothing to the code under test.
 """
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,12 +96,19 @@ def body(loaded: Loaded) -> Any:
 
 
 def write(
-    path: Path, made: Sample, kinds: dict[str, Kind] | None = None, metadata: dict[str, Any] | None = None
+    path: Path,
+    made: Sample,
+    kinds: dict[str, Kind] | None = None,
+    metadata: dict[str, Any] | None = None,
+    vocabulary: Callable[[gguf.GGUFWriter], None] | None = None,
 ) -> Path:
     """Write the sample as GGUF; `kinds` gives tensors, by a part of their GGUF name, another format than F32."""
     writer = gguf.GGUFWriter(path, made.architecture)
     _write_settings(writer, made)
-    write_vocabulary(writer, made.config["vocab_size"])
+    if vocabulary is None:
+        write_vocabulary(writer, made.config["vocab_size"])
+    else:
+        vocabulary(writer)
     for key, value in (metadata or {}).items():
         writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     for name, weight in made.weights.items():

@@ -27,15 +27,15 @@ STARTS = {
     "-m DIR --embeddings --pooling mean": "",
     "-hf org/repo -md DIR --spec-type draft-simple --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "",
     "-hf org/repo -md DIR -ngld 99": "-ngld",
+    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "",
+    "-hf org/repo --spec-type draft-mtp --spec-draft-n-max 3": "",
+    "-m DIR --draft-kind dflash -md DIR": "",
     "-m DIR --spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7": "",
     "-m DIR --draft-kind prompt-lookup --no-prompt-lookup-adaptive --accept-rule stochastic": "",
     "-m DIR --chat-template-file {t} --reasoning-format deepseek --metrics --slots": "",
     "-m DIR --draft-model DIR --draft-coupling off --exactness bitwise --spec-draft-p-min 0.75": "",
 }
 NOT_BUILT_YET = {
-    "-hf org/repo -md DIR --spec-type draft-mtp --spec-draft-n-max 3 --temp 0 --top-k 40 --seed 1": "--spec-type",
-    "-hf org/repo --spec-type draft-mtp --spec-draft-n-max 3": "--spec-type",
-    "-m DIR --draft-kind dflash -md DIR": "--draft-kind",
     "-m DIR --reranking": "--reranking",
 }
 """When one of these is built, it moves up."""

@@ -108,6 +108,8 @@ def serve(settings: Settings) -> int:
     log.info("listening on %s", _address(settings, listener))
     with _quiet_signals():
         server.run(sockets=[listener])
+    if listener.family == socket.AF_UNIX:
+        Path(settings.host).unlink(missing_ok=True)
     if host.failure is not None:
         raise host.failure
     return 0
@@ -120,6 +122,7 @@ def _listen(settings: Settings) -> socket.socket:
             Path(settings.host).unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(settings.host)
+            listener.listen()
             return listener
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         return socket.create_server((settings.host, settings.port), family=family, reuse_port=settings.reuse_port)

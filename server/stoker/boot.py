@@ -14,7 +14,7 @@ from stoker.core.errors import StartError
 from stoker.core.info import BudgetView, ModelInfo
 from stoker.core.request import Grammar, Pooling
 from stoker.core.work import Ticker, Traits
-from stoker.models import fetch, hub
+from stoker.models import fetch, hub, shipped
 from stoker.models.adapters import Adapters
 from stoker.models.features import final_norm
 from stoker.models.identity import identity
@@ -27,8 +27,9 @@ from stoker.models.shelf import Subject as Measured
 from stoker.models.shelf import subject
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Assembled, Subject, assemble
+from stoker.rounds.assembly import Assembled, assemble
 from stoker.rounds.engine import Engine
+from stoker.rounds.kinds import Subject
 from stoker.rounds.memory import Memory
 from stoker.rounds.shelf import Shelf
 from stoker.rounds.sleeper import SleepingEngine
@@ -62,6 +63,8 @@ class Booted:
     """Tokens that one slot holds."""
     budget: Callable[[], BudgetView | None]
     """What drafting costs and how it was decided, at the moment of asking; None: nothing drafts."""
+    drafting: Drafting
+    """What was asked for, its kind settled by the checkpoint."""
     about: Mapping[str, object]
     """What `/props` says of drafting beside the command line's own words."""
     pooling: Pooling | None = None
@@ -110,6 +113,7 @@ async def boot(settings: Settings, device: Device) -> Booted:
         traits.slots,
         traits.context,
         budget=lambda: None if budget is None else budget.view(),
+        drafting=machine.assembled.drafting,
         about=_about(machine.assembled),
         pooling=machine.pooling,
     )
@@ -148,14 +152,14 @@ def _build(settings: Settings, context: int | None = None) -> _Machine:
         warm_up(target, sampler)
     pooling = _pooling(loaded, settings)
     memory = Memory(Path(settings.cache_dir).expanduser(), _subject(loaded, settings, adapters))
-    whole = Subject(target, tokenizer.pieces)
+    whole = Subject(target, tokenizer.pieces, path)
     assembled = assemble(settings.drafting(), whole, memory, find=lambda drafting: _draft_path(drafting, settings))
     grammars = Grammars(tokenizer)
     _check(settings, grammars)
     speculator = Speculator(assembled.speculation, target.context)
     shelf = Shelf(target, identity(loaded), adapters.identity)
     engine = Engine(target, sampler, tokenizer.end_ids, speculator, grammars, shelf)
-    sizes = target.bytes_per_column, target.bytes_per_slot
+    sizes = target.bytes_per_column + assembled.bytes_per_column, target.bytes_per_slot
     traits = Traits(target.slots, target.context, target.recurrent, *sizes)
     return _Machine(engine, loaded, tokenizer, grammars, traits, assembled, pooling)
 
@@ -184,10 +188,13 @@ def _about(assembled: Assembled) -> dict[str, object]:
     return {} if exactness is None else {"exactness": exactness.describe()}
 
 
-def _draft_path(drafting: Drafting, settings: Settings) -> Path:
+def _draft_path(drafting: Drafting, settings: Settings) -> Path | None:
+    """Where the drafter's checkpoint is; None: it has none of its own."""
+    if drafting.shipped:
+        return shipped.drafter()
     if drafting.model:
-        return Path(drafting.model)
-    return hub.fetch(drafting.repo, hub=_hub(settings))
+        return Path(drafting.model).expanduser()
+    return hub.fetch(drafting.repo, hub=_hub(settings)) if drafting.repo else None
 
 
 def _hub(settings: Settings) -> hub.Hub:

@@ -95,7 +95,7 @@ def _edge(settings: Settings) -> Edge:
 
 def _service(booted: Booted, settings: Settings) -> Service:
     source = resolve(settings.chat_template) if settings.chat_template else booted.template
-    drafting = settings.drafting()
+    drafting = booted.drafting
     return Service(
         scheduler=booted.scheduler,
         tokenizer=booted.tokenizer,

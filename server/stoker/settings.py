@@ -225,14 +225,14 @@ class Settings:
         drafting.AUTO,
         "--draft-kind",
         Choice(drafting.DRAFT_KINDS),
-        "Stoker's own: what drafts; auto: the draft model, if one is given",
+        "Stoker's own: what drafts; auto: the draft model, as what it is, or what comes with the default model",
         section=SPECULATION,
     )
     draft_model: str = flag(
         "",
         "--draft-model --spec-draft-model -md --model-draft",
         Text("PATH"),
-        "a smaller model with the same vocabulary that proposes tokens",
+        "a drafter made for the model, or a smaller model with the same vocabulary",
         env="LLAMA_ARG_SPEC_DRAFT_MODEL",
     )
     draft_hf_repo: str = flag(
@@ -246,7 +246,7 @@ class Settings:
         None,
         "--spec-type",
         _TYPES,
-        "draft-simple, ngram-simple or none; --draft-kind says more",
+        "draft-simple, draft-dflash, draft-dspark, draft-mtp, ngram-simple or none; --draft-kind says more",
         env="LLAMA_ARG_SPEC_TYPE",
     )
     draft_n_max: int = flag(
@@ -578,13 +578,17 @@ class Settings:
     def drafting(self) -> Drafting:
         """The drafter and its rule. StartError where the options contradict each other."""
         has_model = bool(self.draft_model or self.draft_hf_repo)
-        kind = drafting.choose(self.draft_kind, self.spec_type, has_model=has_model)
+        shipped = not (self.model or self.hf_repo or has_model)
+        kind = drafting.choose(self.draft_kind, self.spec_type, has_model=has_model, shipped=shipped)
         most, longest, shortest = self._draft_sizes(kind)
         if not most:
             kind = None
-        used = kind is Kind.DRAFT_MODEL
+        used = kind not in (None, Kind.PROMPT_LOOKUP)
         return Drafting(
             kind=kind,
+            auto=used and self.draft_kind == drafting.AUTO and not self.spec_type,
+            shipped=shipped and kind is drafting.SHIPPED,
+            limited="draft_n_max" in self.named,
             model=self.draft_model if used else "",
             repo=self.draft_hf_repo if used else "",
             most=most,

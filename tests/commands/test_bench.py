@@ -11,7 +11,7 @@ import pytest
 
 from stoker.commands import bench, bench_report
 from stoker.commands.bench_client import Sample, Tally, measure, text_of
-from stoker.commands.bench_plan import CLASSES, Arm, Ask, Turn, fresh, prompts, request, turns
+from stoker.commands.bench_plan import CLASSES, Arm, Ask, Turn, fresh, prompts, read_book, request, turns
 from stoker.commands.bench_run import Block, Done
 from stoker.commands.bench_stats import Overhead, Spread, metric_values, overhead, percentile, ratios, spread
 
@@ -127,7 +127,7 @@ def test_a_native_stream_is_stamped_and_counted() -> None:
     timings = {"draft_n": 4, "draft_n_accepted": 3, "draft_rounds": 2}
     tally.frame({"content": "", "tokens": [], "stop": True, "tokens_predicted": 3, "timings": timings}, at=12.0)
     found = tally.sample()
-    assert found == Sample(10.0, 11.0, 12.0, 3, " a", 4, 3, 2)
+    assert found == Sample(10.0, 11.0, 12.0, 3, " a", 4, 3, 2, stamps=(11.0, 12.0))
     assert (found.ttft, found.wall, found.decode) == (1.0, 2.0, 2.0)
 
 
@@ -229,6 +229,21 @@ def test_together_streams_share_one_wall_clock() -> None:
     turn = Done(Turn(OURS, "code", 2, 0), samples)
     assert (turn.wall, turn.aggregate) == (6.0, 5.0)
     assert Done(turn.turn, (*samples, Sample(0.0, failure="x"))).aggregate is None
+
+
+def test_what_the_slowest_stream_does_alone_is_not_what_all_streams_bring_together() -> None:
+    quick = Sample(0.0, 1.0, 2.0, 10, stamps=(1.0, 2.0))
+    slow = Sample(0.0, 1.0, 8.0, 8, stamps=(1.0, 2.0, 4.0, 8.0))
+    turn = Done(Turn(OURS, "code", 2, 0), (quick, slow))
+    assert (turn.busy, turn.aggregate) == ((10 + 4) / 2.0, 18 / 8.0)
+    assert Done(turn.turn, (quick, Sample(0.0, failure="x"))).busy is None
+
+
+def test_a_stream_is_busy_until_its_last_request_has_ended() -> None:
+    first, second = Sample(0.0, 1.0, 2.0, 4, stamps=(1.0, 2.0)), Sample(2.0, 3.0, 4.0, 4, stamps=(3.0, 4.0))
+    slow = [Sample(0.0, 1.0, 5.0, 5, stamps=(5.0,)), Sample(5.0, 6.0, 10.0, 2, stamps=(6.0, 10.0))]
+    turn = Done(Turn(OURS, "code", 2, 0, each=2), (first, second, *slow))
+    assert turn.busy == 8 / 4.0
     assert Done(turn.turn, ()).wall == 0.0
 
 
@@ -396,7 +411,27 @@ def test_a_server_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) 
     assert "no server at http://127.0.0.1:1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("--concurrency", "0"), ("--classes", "poems"), ("--predict", "many")])
+@pytest.mark.parametrize("words", [("--concurrency", "0"), ("--prompts", "nowhere.jsonl"), ("--predict", "many")])
 def test_bad_arguments_are_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit):
         arguments(*words)
+
+
+async def test_an_unknown_class_is_named_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await bench.measured(arguments("--classes", "poems,code")) == 1
+    assert "unknown class poems; known: code," in capsys.readouterr().err
+
+
+def test_your_own_prompts_go_to_the_chat_route_as_they_are(tmp_path: Path) -> None:
+    book = read_book(
+        ['{"class": "sql", "prompt": "Select all.", "max_tokens": 9}', '{"class": "sql", "prompt": "Count."}']
+    )
+    assert book == {"sql": ["Select all.", "Count."]}
+    turn = Turn(OURS, "sql", 1, 1)
+    assert fresh(turn, 0, book) == "Count."
+    path, body = request(OURS, "sql", "Count.", Ask(8, 0.7, book, seed=3))
+    assert path == "/v1/chat/completions"
+    assert body["messages"] == [{"role": "user", "content": "Count."}]
+    assert (body["seed"], body["temperature"]) == (3, 0.7)
+    with pytest.raises(ValueError, match="line 2"):
+        read_book(['{"class": "a", "prompt": "b"}', '{"class": "a"}'])

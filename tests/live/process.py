@@ -74,12 +74,20 @@ def start(words: Sequence[str], log: Path, *, ready: bool = True) -> Live:
     live = Live(process, log)
     live.url = _listening(live)
     while ready:
-        health = httpx.get(f"{live.url}/health")
-        if health.status_code == 200:
+        health = _health(live)
+        if health is not None and health.status_code == 200:
             break
-        live.loading.append(health)
+        live.loading += [health] if health is not None else []
         _pause(live)
     return live
+
+
+def _health(live: Live) -> httpx.Response | None:
+    """None if nobody answers: the process has ended, as `_pause` will find, with its log."""
+    try:
+        return httpx.get(f"{live.url}/health")
+    except httpx.TransportError:
+        return None
 
 
 def _listening(live: Live) -> str:

@@ -1,15 +1,15 @@
-"""Demands A5 and B3: faults in the engine, injected into a server that runs in this process."""
+"""Demands A5 and B3: faults in the engine, injected behind the real HTTP server."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from fakes import FakeClock, FakeEngine, Inline
-from routes.fakes import Bench, ByteTokenizer, frames
-from stoker.core.work import Outcome, Plan, Traits
-from stoker.scheduler.scheduler import Scheduler, Vocabulary
+import httpx
 
+from fakes import FakeClock, FakeEngine
+from live.scripted import serving
+from stoker.core.work import Outcome, Plan
+
+CHAT = "/v1/chat/completions"
 WRITE_ON = {"stream": True, "temperature": 0, "max_tokens": 64, "messages": [{"role": "user", "content": "Write on."}]}
 SHORT = {"prompt": "ab", "n_predict": 3}
 
@@ -31,56 +31,40 @@ class Faulty(FakeEngine):
         return super().tick(plan)
 
 
-@contextlib.asynccontextmanager
-async def serving(engine: FakeEngine) -> AsyncIterator[Bench]:
-    tokenizer = ByteTokenizer()
-    scheduler = Scheduler(
-        engine,
-        Inline(engine.clock),
-        Traits(slots=2, context=400),
-        Vocabulary(lambda id, special: tokenizer.piece(id, special=special), frozenset({256})),
-    )
-    bench = Bench(changes={"scheduler": scheduler})
-    running = asyncio.create_task(scheduler.run())
-    yield bench
-    await scheduler.stop()
-    await asyncio.gather(running, return_exceptions=True)
-    await bench.client.aclose()
-
-
 def counting() -> Faulty:
     return Faulty(clock=FakeClock(), model=lambda prompt, n: ord("a") + n % 26)
 
 
 async def test_a5_a_fault_in_the_middle_of_a_stream_is_an_error_frame_and_the_end() -> None:
-    async with serving(counting()) as bench:
-        broken = frames(await bench.post("/v1/chat/completions", WRITE_ON))
-        assert set(broken[-1]["error"]) == {"code", "message", "type"}
-        assert broken[-1]["error"]["code"] == 500
-        assert [choice["finish_reason"] for frame in broken[:-1] for choice in frame["choices"]] == [None] * (
-            len(broken) - 1
-        )
-        assert "".join(frame["choices"][0]["delta"].get("content") or "" for frame in broken[:-1]) == "ab"
-        assert (await bench.post("/completion", SHORT)).json()["content"] == "abc"
+    async with serving(counting()) as client:
+        async with client.stream(CHAT, WRITE_ON) as stream:
+            await stream.rest()
+        *before, last = stream.frames
+        assert stream.raw[-1][1].startswith('data: {"error"'), "nothing comes behind it"
+        assert set(last["error"]) == {"code", "message", "type"}
+        assert last["error"]["code"] == 500
+        assert {choice["finish_reason"] for frame in before for choice in frame["choices"]} == {None}
+        assert "".join(frame["choices"][0]["delta"].get("content") or "" for frame in before) == "ab"
+        assert (await client.ask("/completion", SHORT))["content"] == "abc"
 
 
 async def test_b3_one_bad_request_does_not_end_the_loop_for_the_others() -> None:
-    async with serving(replace(counting(), broken=2)) as bench:
+    async with serving(replace(counting(), broken=2)) as client:
         long = {**SHORT, "n_predict": 20}
-        first, second, third = await asyncio.gather(*(bench.post("/completion", long) for _ in range(3)))
+        first, second, third = await asyncio.gather(*(client.post("/completion", long) for _ in range(3)))
         assert [first.status_code, second.status_code, third.status_code] == [200, 500, 200]
         assert first.json()["content"] == third.json()["content"] == "abcdefghijklmnopqrst"
-        assert (await bench.get("/health")).status_code == 200
+        assert (await client.http.get("/health")).status_code == 200
 
 
 async def test_b3_health_says_503_when_the_loop_is_dead_and_every_waiter_hears_of_it() -> None:
     engine = counting()
     engine.broken = 0
-    async with serving(engine) as bench:
-        assert (await bench.get("/health")).status_code == 200
+    async with serving(engine) as client:
+        assert (await client.http.get("/health")).status_code == 200
         engine.dies = True
-        waiting = await asyncio.gather(*(bench.post("/completion", SHORT) for _ in range(4)))
+        waiting: list[httpx.Response] = await asyncio.gather(*(client.post("/completion", SHORT) for _ in range(4)))
         assert [response.status_code for response in waiting] == [500] * 4
-        health = await bench.get("/health")
+        health = await client.http.get("/health")
         assert (health.status_code, health.json()["error"]["type"]) == (503, "unavailable_error")
-        assert (await bench.post("/completion", SHORT)).status_code == 503
+        assert (await client.post("/completion", SHORT)).status_code == 503

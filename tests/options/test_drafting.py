@@ -24,13 +24,25 @@ def refused(line: str, **environ: str) -> str:
 @pytest.mark.parametrize(
     ("line", "kind", "types"),
     [
-        ("", None, "none"),
+        ("", Kind.DSPARK, "none,draft-dspark"),
+        ("--draft-kind none", None, "none"),
+        ("--draft-kind dflash", Kind.DSPARK, "none,draft-dspark"),
+        ("--spec-type draft-dspark", Kind.DSPARK, "none,draft-dspark"),
+        ("--spec-draft-n-max 0", None, "none"),
+        ("-m DIR", None, "none"),
+        ("-hf org/repo", None, "none"),
         ("-m DIR --spec-draft-n-max 8", None, "none"),
         ("-md DIR", Kind.DRAFT_MODEL, "none,draft-simple"),
         ("--spec-draft-hf a/b", Kind.DRAFT_MODEL, "none,draft-simple"),
         ("-md DIR --draft-kind auto", Kind.DRAFT_MODEL, "none,draft-simple"),
         ("-md DIR --spec-type draft-simple", Kind.DRAFT_MODEL, "none,draft-simple"),
         ("-md DIR --draft-kind draft-model --spec-type draft-simple", Kind.DRAFT_MODEL, "none,draft-simple"),
+        ("-md DIR --draft-kind dflash", Kind.DFLASH, "none,draft-dflash"),
+        ("-m DIR -md DIR --spec-type draft-dflash", Kind.DFLASH, "none,draft-dflash"),
+        ("-m DIR -md DIR --draft-kind dspark --spec-type draft-dspark", Kind.DSPARK, "none,draft-dspark"),
+        ("-m DIR -md DIR --draft-kind glimmer", Kind.GLIMMER, "none"),
+        ("-m DIR --draft-kind internal-mtp", Kind.MTP, "none,draft-mtp"),
+        ("-m DIR --spec-type draft-mtp", Kind.MTP, "none,draft-mtp"),
         ("--spec-type ngram-simple", Kind.PROMPT_LOOKUP, "none,ngram-simple"),
         ("--draft-kind prompt-lookup", Kind.PROMPT_LOOKUP, "none,ngram-simple"),
         ("--draft-kind prompt-lookup --spec-type ngram-simple", Kind.PROMPT_LOOKUP, "none,ngram-simple"),
@@ -53,16 +65,25 @@ def test_variables_choose_too() -> None:
     assert (chosen.kind, chosen.model, chosen.most) == (Kind.DRAFT_MODEL, "DIR", 5)
 
 
-@pytest.mark.parametrize("name", ["dflash", "dspark", "glimmer", "mtp", "internal-mtp"])
-def test_a_kind_that_is_not_built_is_refused_by_name(name: str) -> None:
-    said = refused(f"--draft-kind {name} -md DIR")
-    assert said == f"--draft-kind cannot be honoured: {name} is not built yet; draft-model and prompt-lookup are"
-
-
-@pytest.mark.parametrize("name", ["draft-eagle3", "draft-mtp", "draft-dspark", "ngram-map-k", "ngram-cache"])
+@pytest.mark.parametrize("name", ["draft-eagle3", "ngram-map-k", "ngram-cache"])
 def test_llama_servers_other_kinds_are_refused_by_name(name: str) -> None:
     said = refused(f"--spec-type {name}")
-    assert said == f"--spec-type cannot be honoured: {name} is not built yet; draft-simple and ngram-simple are"
+    assert said.startswith(f"--spec-type cannot be honoured: {name} is not built; draft-simple, ngram-simple,")
+
+
+def test_the_checkpoint_decides_where_nobody_named_a_kind() -> None:
+    assert drafting("-md DIR").auto
+    assert drafting("-md DIR --draft-kind auto").auto
+    assert not drafting("-md DIR --draft-kind draft-model").auto
+    assert not drafting("-md DIR --spec-type draft-dflash").auto
+    assert not drafting("--draft-kind prompt-lookup").auto
+
+
+def test_the_default_models_drafter_is_used_only_with_the_default_model() -> None:
+    assert drafting().shipped
+    assert drafting("--draft-kind dspark").shipped
+    for line in ("-m DIR", "-hf a/b", "-md DIR", "--draft-kind none", "--draft-kind prompt-lookup", "--spec-type none"):
+        assert not drafting(line).shipped, line
 
 
 def test_an_unknown_kind_has_upstreams_message() -> None:
@@ -80,6 +101,10 @@ def test_an_unknown_kind_has_upstreams_message() -> None:
         ("--draft-kind prompt-lookup -md DIR", "--draft-kind prompt-lookup drafts without a model"),
         ("--spec-type ngram-simple --spec-draft-hf a/b", "--spec-type ngram-simple drafts without a model"),
         ("--draft-kind prompt-lookup --spec-type none", "prompt-lookup and --spec-type none contradict each other"),
+        ("-m DIR --draft-kind dspark", "--draft-kind dspark needs a draft model: give --draft-model (-md)"),
+        ("-m DIR --spec-type draft-dflash", "--spec-type draft-dflash needs a draft model: give --draft-model (-md)"),
+        ("--draft-kind glimmer", "--draft-kind glimmer: the default model comes with a dspark drafter"),
+        ("-md DIR --draft-kind dspark --spec-type draft-dflash", "are two drafters: choose one"),
         ("-md DIR --spec-draft-hf a/b", "--draft-model (-md) and --spec-draft-hf name two draft models"),
     ],
 )
@@ -95,6 +120,11 @@ def test_a_draft_model_has_llama_servers_limits() -> None:
     assert (chosen.model, chosen.repo, chosen.most, chosen.least, chosen.p_min) == ("DIR", "", 3, 0, 0.0)
     chosen = drafting("-hfd a/b:Q4 --spec-draft-n-max 8 --spec-draft-n-min 2 --draft-p-min 0.75")
     assert (chosen.model, chosen.repo, chosen.most, chosen.least, chosen.p_min) == ("", "a/b:Q4", 8, 2, 0.75)
+
+
+def test_a_limit_counts_only_if_it_was_given() -> None:
+    assert not drafting("-md DIR --draft-kind dflash").limited
+    assert drafting("-md DIR --draft-kind dflash --spec-draft-n-max 3").limited
 
 
 def test_the_least_is_no_more_than_the_most() -> None:

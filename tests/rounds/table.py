@@ -27,6 +27,9 @@ class TableTarget(Target):
     def lengths(self) -> tuple[int, ...]:
         return tuple(self.columns)
 
+    def adapt(self, slot: int, scales: tuple[float, ...]) -> None:
+        assert not scales, "a table has no adapters"
+
     def truncate(self, slot: int, length: int) -> None:
         assert 0 <= length <= self.columns[slot]
         self.columns[slot] = length

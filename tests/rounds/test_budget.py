@@ -13,7 +13,8 @@ from rounds.table import TableTarget
 from stoker.core.counters import DraftOff
 from stoker.core.info import TickCost
 from stoker.rounds.base import Needs, Opening, Proposal
-from stoker.rounds.budget import MARGIN, PROBE_SHARE, Acceptance, Budget, CostTable, Offer
+from stoker.rounds.budget import MARGIN, PROBE_SHARE, Acceptance, Budget, Offer
+from stoker.rounds.costs import Cell, CostTable
 from stoker.rounds.speculator import Speculation as How
 
 SMOLLM2 = {(1, 1): 0.054, (1, 8): 0.076, (4, 1): 0.077, (4, 8): 0.136}
@@ -21,36 +22,8 @@ SMOLLM2 = {(1, 1): 0.054, (1, 8): 0.076, (4, 1): 0.077, (4, 8): 0.136}
 
 
 def table(cells: dict[tuple[int, int], float] | None = None) -> CostTable:
-    return CostTable(SMOLLM2 if cells is None else cells)
-
-
-def test_a_measured_cell_is_what_was_measured() -> None:
-    assert table().cost(4, 8) == 0.136
-
-
-@pytest.mark.parametrize(
-    ("cell", "low", "high"), [((1, 4), 0.054, 0.076), ((2, 1), 0.054, 0.077), ((2, 8), 0.076, 0.136)]
-)
-def test_an_unmeasured_cell_lies_between_its_neighbours(cell: tuple[int, int], low: float, high: float) -> None:
-    assert low < table().cost(*cell) < high
-
-
-def test_nothing_measured_costs_nothing_yet() -> None:
-    assert table({}).cost(1, 1) == 0.0
-
-
-def test_one_cell_alone_already_grows_with_rows_and_width() -> None:
-    one = table({(1, 1): 0.01})
-    assert one.cost(1, 1) < one.cost(1, 4) < one.cost(1, 8) < one.cost(4, 8)
-
-
-def test_measurements_move_a_cell_and_an_outlier_moves_it_only_so_far() -> None:
-    costs = table({(1, 1): 0.1})
-    for _ in range(40):
-        costs.observe(1, 1, 0.2)
-    assert costs.cost(1, 1) == pytest.approx(0.2, rel=0.01)
-    costs.observe(1, 1, 100.0)
-    assert costs.cost(1, 1) < 0.3
+    known = SMOLLM2 if cells is None else cells
+    return CostTable({shape: Cell(seconds, 50) for shape, seconds in known.items()})
 
 
 def test_acceptance_begins_at_its_prior_and_follows_the_evidence_by_depth() -> None:
@@ -82,7 +55,7 @@ def test_one_drafting_row_must_pay_for_the_padding_of_the_others() -> None:
 
 def test_a_gain_within_the_margin_is_not_worth_it() -> None:
     cells = {(1, 1): 1.0, (1, 2): 1.5}
-    assert Budget({"": table(cells)}).choose(1, [Offer([0.5 * MARGIN])], [2]).width == 1
+    assert Budget({"": table(cells)}).choose(1, [Offer([0.5 * MARGIN - 0.02])], [2]).width == 1
     assert Budget({"": table(cells)}).choose(1, [Offer([0.6])], [2]).width == 2
 
 
@@ -106,6 +79,23 @@ def test_trials_of_a_parked_drafter_take_a_bounded_share_of_the_time() -> None:
             trials += 1
         budget.waited("", 1.0)
     assert 0 < trials * 0.5 <= 1000 * PROBE_SHARE
+
+
+def test_promises_count_for_less_once_they_were_broken_and_for_more_with_time() -> None:
+    budget, offer = Budget({"": table()}), Offer([0.9, 0.8, 0.7])
+    assert budget.choose(1, [offer], [2, 3, 4]).width == 4
+    for _ in range(100):
+        budget.judge("", 2.4, 0)
+    assert budget.choose(1, [offer], [2, 3, 4]).width == 1
+    for _ in range(1000):
+        budget.waited("", 0.05)
+    assert budget.choose(1, [offer], [2, 3, 4]).width == 4
+
+
+def test_more_than_was_promised_is_not_held_against_anybody() -> None:
+    budget = Budget({"": table()})
+    budget.judge("", 1.0, 7)
+    assert budget.trust("") == 1.0
 
 
 def test_it_tells_what_it_knows() -> None:
@@ -208,3 +198,16 @@ def test_a_drafter_that_begins_to_pay_after_a_hundred_tokens_is_found_again() ->
     plain, drafted, harness = seconds_for(1, 600, 100, smollm2)
     assert plain / drafted > 1.5
     assert harness.counters[0].accepted > 200
+
+
+def test_a_request_begins_where_others_have_been_and_then_goes_its_own_way() -> None:
+    general = Acceptance()
+    for _ in range(40):
+        general.observe(3, 2)
+    own = Acceptance(general=general)
+    assert own.reach(3) == pytest.approx(general.reach(3), abs=0.02)
+    for _ in range(20):
+        own.observe(1, 0)
+    assert own.reach(1)[0] < 0.3
+    assert Acceptance(general=general).reach(1)[0] > own.reach(1)[0], "what one learns, the next begins with in part"
+    assert own.reach(0) == []

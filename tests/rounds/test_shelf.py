@@ -216,7 +216,7 @@ def test_what_cannot_be_saved_says_why(tmp_path: Path) -> None:
     assert error.message == "Unable to save slot: its content was lost"
 
 
-@pytest.mark.parametrize("how", ["copy", "restore"])
+@pytest.mark.parametrize("how", ["copy", "restore", "kept"])
 def test_a_draft_model_forgets_a_slot_whose_content_came_from_elsewhere(how: str, tmp_path: Path) -> None:
     """Its own model as the draft: every proposal is right, unless its slot holds another sequence."""
     model = tiny.llama()
@@ -225,12 +225,13 @@ def test_a_draft_model_forgets_a_slot_whose_content_came_from_elsewhere(how: str
     it = Desk(target, Speculation({drafter.kind: drafter}, drafter.kind))
     it.read(1, 0)
     it.read(2, 1, OTHER * 7)
-    it.tick(Plan(release=(Release(1, LAST), Release(2, LAST))))
+    it.tick(Plan(release=(Release(1, LAST), Release(2, LAST)), keep=(Keep(0, 5),)))
     if how == "restore":
         it.act(0, SlotAction.SAVE, str(tmp_path / "s"), PROMPT[:LAST])
         it.act(1, SlotAction.RESTORE, str(tmp_path / "s"))
     it.outcomes.clear()
-    said = it.say(3, join=(Join(3, 1, PROMPT, LAST, GREEDY, source=0 if how == "copy" else -1),))
+    source, kept = 0 if how == "copy" else -1, 5 if how == "kept" else -1
+    said = it.say(3, join=(Join(3, 1, PROMPT, LAST, GREEDY, source=source, kept=kept),))
     assert said[3] == fresh("llama")
     rounds = [outcome.round for outcome in it.outcomes if outcome.round is not None]
     assert rounds

@@ -9,7 +9,7 @@ import pytest
 from routes.fakes import Bench, bench, finished, frames, message, piece, progress, says
 from stoker.core.counters import DraftOff, DraftSummary, Kind
 from stoker.core.events import Finished, StopType, Tokens
-from stoker.core.info import BudgetView, TickCost
+from stoker.core.info import BudgetView, DraftVerdict, Standing, TickCost
 from stoker.core.request import Request, Speculation
 from stoker.options.drafting import Drafting
 from stoker.routes.shape.metrics import metrics
@@ -222,16 +222,28 @@ def test_an_end_knows_its_counters_and_nothing_else_does() -> None:
 
 
 async def test_props_and_metrics_show_what_ticks_cost_and_what_the_budget_decided() -> None:
-    view = BudgetView((TickCost("target", 1, 8, 0.076), TickCost("draft-model", 1, 4, 0.2)), ((1, 30), (8, 4)), 12)
+    verdict = DraftVerdict("draft-model", Standing.DECLINED, 0.8123456, 4, 7, (0.51234, 0.2))
+    costs = (TickCost("target", 1, 8, 0.076), TickCost("draft-model", 1, 4, 0.2))
+    view = BudgetView(costs, ((1, 30), (8, 4)), 12, (verdict,))
     made = bench(budget=lambda: view)
     shown = (await made.get("/props")).json()["stoker"]["budget"]
     assert shown == {
         "tick_ms": {"target": {"1x8": 76.0}, "draft-model": {"1x4": 200.0}},
         "ticks_by_width": {"1": 30, "8": 4},
         "declined": 12,
+        "drafters": {
+            "draft-model": {
+                "standing": "declined",
+                "gain": 0.812,
+                "width": 4,
+                "requests": 7,
+                "acceptance": [0.5123, 0.2],
+            }
+        },
     }
     text = (await made.get("/metrics")).text
     assert 'stoker:tick_cost_seconds{drafters="target",rows="1",columns="8"} 0.076\n' in text
     assert 'stoker:ticks_by_columns_total{columns="8"} 4\n' in text
     assert "stoker:drafting_declined_total 12\n" in text
+    assert 'stoker:draft_gain{drafters="draft-model",standing="declined"} 0.812346\n' in text
     assert "stoker:drafting" not in (await bench().get("/metrics")).text

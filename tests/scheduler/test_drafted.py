@@ -49,8 +49,8 @@ def test_without_a_word_from_the_device_there_is_no_drafter() -> None:
     assert see(Drafted(Speculation()), plain()).off is DraftOff.NO_DRAFTER
 
 
-def test_a_drafter_that_never_proposed_found_nothing_that_pays() -> None:
-    assert see(Drafted(Speculation()), plain(kind=LOOKUP)).off is DraftOff.DOES_NOT_PAY
+def test_a_drafter_that_gave_no_reason_had_no_proposal() -> None:
+    assert see(Drafted(Speculation()), plain(kind=LOOKUP)).off is DraftOff.NO_PROPOSAL
 
 
 @pytest.mark.parametrize("wish", [Speculation("none"), Speculation(most=0), Speculation("mtp", 0, asked=True)])

@@ -67,7 +67,7 @@ async def test_a_round_stays_inside_the_budget() -> None:
 async def test_one_token_runs_no_round() -> None:
     async with serving(engine()) as scheduler:
         finished = await answer(scheduler, request(1, predict=1))
-    assert (finished.draft, finished.draft_off) == (None, DraftOff.DOES_NOT_PAY)
+    assert (finished.draft, finished.draft_off) == (None, DraftOff.NO_PROPOSAL)
 
 
 @pytest.mark.parametrize(("at", "accepted", "tested"), [(0, 1, 1), (1, 2, 2), (2, 3, 3), (3, 3, 3)])

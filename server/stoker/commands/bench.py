@@ -23,7 +23,7 @@ import httpx
 from tqdm import tqdm
 
 from stoker.commands import bench_report, bench_scenarios
-from stoker.commands.bench_plan import CLASSES, OURS, THEIRS, Arm, Ask, turns
+from stoker.commands.bench_plan import CLASSES, OURS, THEIRS, Arm, Ask, read_book, turns
 from stoker.commands.bench_run import Block, Runner, identity, reachable
 from stoker.commands.bench_scenarios import SCENARIOS, ScenarioError, Scene
 from stoker.core import clock
@@ -51,13 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="", metavar="NAME", help="model name that the second server wants")
     parser.add_argument("--api-key", default="", metavar="KEY", help="key of the server at --url")
     parser.add_argument(
-        "--classes", type=_classes, default=CLASSES, help=f"prompt classes (default: {','.join(CLASSES)})"
+        "--classes", type=_classes, default=None, help=f"prompt classes (default: {','.join(CLASSES)}, or the file's)"
     )
+    parser.add_argument(
+        "--prompts", type=_book, metavar="FILE", help="your own prompts, for the chat route: lines of {class, prompt}"
+    )
+    parser.add_argument("--seed", type=int, default=-1, help="seed of every request (default: none)")
     parser.add_argument("--concurrency", type=_counts, default=(1, 4), metavar="N,…", help="streams (default: 1,4)")
     parser.add_argument("--predict", type=_count, default=64, metavar="N", help="tokens a request (default: 64)")
     parser.add_argument("--temperature", type=float, default=0.0, help="default: 0")
     parser.add_argument(
         "--rounds", type=_count, default=6, help="measured turns a class, arm, concurrency (default: 6)"
+    )
+    parser.add_argument(
+        "--each", type=_count, default=1, metavar="N", help="requests a stream sends in a turn, one by one (default: 1)"
     )
     parser.add_argument("--warm-up", type=int, default=1, help="turns dropped before them (default: 1)")
     parser.add_argument("--max-seconds", type=float, default=600.0, help="start no turn after this (default: 600)")
@@ -75,6 +82,11 @@ async def measured(
 ) -> int:
     """`run` inside a running loop; a `transport` stands in for the network in tests."""
     arms = _arms(args)
+    classes = args.classes or tuple(args.prompts or CLASSES)
+    if unknown := set(classes) - set(args.prompts or CLASSES):
+        known = ", ".join(args.prompts or CLASSES)
+        print(f"stoker bench: unknown class {', '.join(sorted(unknown))}; known: {known}", file=sys.stderr)
+        return 1
     if args.scenario in SCENARIOS and (args.against or args.api != "llama"):
         print(f"stoker bench: --scenario {args.scenario} measures one server, by llama-server's API", file=sys.stderr)
         return 1
@@ -87,12 +99,12 @@ async def measured(
         if args.scenario in SCENARIOS:
             return await _play(args, clients[OURS], arms[0], now)
         plans = [
-            (streams, list(turns(arms, args.classes, streams, args.rounds, args.warm_up)))
+            (streams, list(turns(arms, classes, streams, args.rounds, args.warm_up, args.each)))
             for streams in args.concurrency
         ]
         servers = {arm.name: await identity(clients[arm.name], arm) for arm in arms}
         with tqdm(total=sum(len(plan) for _, plan in plans), unit="turn", file=sys.stderr, disable=None) as bar:
-            ask = Ask(args.predict, args.temperature)
+            ask = Ask(args.predict, args.temperature, args.prompts, args.seed)
             runner = Runner(clients, ask, now, now() + args.max_seconds, bar.update)
             blocks = [await runner.block(streams, plan) for streams, plan in plans]
     return _tell(args, blocks, servers)
@@ -126,7 +138,7 @@ def _tell(args: argparse.Namespace, blocks: Sequence[Block], servers: dict[str, 
         print(f"note: {note}")
     for row in found:
         equal, compared = row.equal_texts
-        if compared and args.temperature == 0:
+        if compared and (args.temperature == 0 or args.seed >= 0):
             print(f"{row.group} at {row.concurrency}: {equal} of {compared} texts equal on both servers")
     if args.json:
         _write(args.json, bench_report.as_json(found, blocks, {**_host(args), "servers": servers}))
@@ -152,7 +164,9 @@ def _client(arm: Arm, timeout: float, transport: httpx.AsyncBaseTransport | None
 
 def _host(args: argparse.Namespace) -> dict[str, Any]:
     flags = {
-        name: value for name, value in vars(args).items() if name not in ("api_key", "json") and not callable(value)
+        name: value
+        for name, value in vars(args).items()
+        if name not in ("api_key", "json", "prompts") and not callable(value)
     }
     return {
         "stoker": build_info(),
@@ -179,8 +193,11 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _classes(text: str) -> tuple[str, ...]:
-    chosen = tuple(text.split(","))
-    unknown = set(chosen) - set(CLASSES)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown class {', '.join(sorted(unknown))}; known: {', '.join(CLASSES)}")
-    return chosen
+    return tuple(text.split(","))
+
+
+def _book(file: str) -> dict[str, list[str]]:
+    try:
+        return read_book(Path(file).read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{file}: {error}") from None

@@ -23,6 +23,8 @@ class Sample:
     accepted: int = 0
     rounds: int = 0
     failure: str = ""
+    stamps: tuple[float, ...] = ()
+    """When each frame with a token came."""
 
     @property
     def ttft(self) -> float | None:
@@ -40,6 +42,10 @@ class Sample:
         if self.first is None or self.ended is None or self.tokens < 2 or self.ended <= self.first:
             return None
         return (self.tokens - 1) / (self.ended - self.first)
+
+    def by(self, at: float) -> float:
+        """Tokens that had come by then: those of a frame count alike."""
+        return self.tokens * sum(stamp <= at for stamp in self.stamps) / max(len(self.stamps), 1)
 
 
 @dataclass(slots=True)
@@ -86,6 +92,7 @@ class Tally:
             accepted=self.timings.get("draft_n_accepted", 0),
             rounds=self.timings.get("draft_rounds", 0),
             failure=self.failure,
+            stamps=tuple(self.stamps),
         )
 
 

@@ -18,6 +18,7 @@ class ArmFigures:
     """Of one arm, over the turns of a row. Rates in tokens per second, `ttft` in seconds."""
 
     decode: Spread | None
+    busy: Spread | None
     aggregate: Spread | None
     ttft: Spread | None
     tokens: int
@@ -50,11 +51,15 @@ def ttft(done: Done) -> float | None:
     return median(times) if times else None
 
 
+def busy(done: Done) -> float | None:
+    return done.busy
+
+
 def aggregate(done: Done) -> float | None:
     return done.aggregate
 
 
-FIGURES: dict[str, Figure] = {"decode": decode, "aggregate": aggregate, "ttft": ttft}
+FIGURES: dict[str, Figure] = {"decode": decode, "busy": busy, "aggregate": aggregate, "ttft": ttft}
 
 
 def rows(blocks: Sequence[Block]) -> list[Row]:
@@ -87,6 +92,7 @@ def _arm(done: Sequence[Done]) -> ArmFigures:
     samples = [sample for one in done for sample in one.samples]
     return ArmFigures(
         decode=spread(series["decode"]),
+        busy=spread(series["busy"]),
         aggregate=spread(series["aggregate"]),
         ttft=spread(series["ttft"]),
         tokens=sum(sample.tokens for sample in samples),
@@ -141,7 +147,17 @@ def _block_notes(blocks: Sequence[Block]) -> Iterator[str]:
 
 def table(found: Sequence[Row], blocks: Sequence[Block]) -> str:
     """Medians, with the tenth and ninetieth percentiles in brackets."""
-    head = ["streams", "class", "arm", "tok/s a stream", "tok/s together", "first token ms", "drafts", "ours/theirs"]
+    head = [
+        "streams",
+        "class",
+        "arm",
+        "tok/s a stream",
+        "tok/s all busy",
+        "tok/s to the end",
+        "first token ms",
+        "drafts",
+        "ours/theirs",
+    ]
     lines = [cells for row in found for cells in _cells(row)]
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in [head, *lines]]
@@ -162,7 +178,7 @@ def costs(blocks: Sequence[Block]) -> str:
 def _cells(row: Row) -> Iterator[list[str]]:
     for index, (name, arm) in enumerate(row.arms.items()):
         lead = [str(row.concurrency), row.group] if index == 0 else ["", ""]
-        figures = [_rate(arm.decode), _rate(arm.aggregate), _rate(arm.ttft, 1e3)]
+        figures = [_rate(arm.decode), _rate(arm.busy), _rate(arm.aggregate), _rate(arm.ttft, 1e3)]
         yield [*lead, name, *figures, _drafts(arm), _ratio(row) if index == 0 else ""]
 
 
@@ -181,10 +197,9 @@ def _drafts(arm: ArmFigures) -> str:
 
 def _ratio(row: Row) -> str:
     parts: list[str] = []
-    for name in ("decode", "aggregate"):
+    for name, word in (("decode", "a stream"), ("busy", "all busy"), ("aggregate", "to the end")):
         value = row.ratio.get(name)
         if value is not None:
-            word = "a stream" if name == "decode" else "together"
             parts.append(f"{value.median:.3f} ({value.low:.3f}-{value.high:.3f}) {word}")
     return ", ".join(parts)
 
@@ -209,13 +224,17 @@ def as_json(found: Sequence[Row], blocks: Sequence[Block], host: dict[str, Any])
 
 
 def _turn(done: Done) -> dict[str, Any]:
-    samples = [{key: value for key, value in asdict(sample).items() if key != "text"} for sample in done.samples]
+    samples = [
+        {key: value for key, value in asdict(sample).items() if key not in ("text", "stamps")}
+        for sample in done.samples
+    ]
     turn = done.turn
     return {
         "arm": turn.arm.name,
         "class": turn.group,
         "concurrency": turn.concurrency,
         "round": turn.round,
+        "busy": done.busy,
         "aggregate": done.aggregate,
         "samples": samples,
     }

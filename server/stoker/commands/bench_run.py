@@ -22,6 +22,7 @@ class Done:
 
     turn: Turn
     samples: tuple[Sample, ...]
+    """Stream by stream."""
 
     @property
     def good(self) -> tuple[Sample, ...]:
@@ -35,9 +36,23 @@ class Done:
 
     @property
     def aggregate(self) -> float | None:
-        """Tokens per second of all its requests together; None if one of them failed."""
+        """Tokens per second of all its requests, to the last one's end; None if one of them failed."""
         whole = len(self.good) == len(self.samples) and self.wall > 0
         return sum(sample.tokens for sample in self.good) / self.wall if whole else None
+
+    @property
+    def busy(self) -> float | None:
+        """Tokens per second as long as all streams had something to do; None if a request failed.
+
+        What a server gives at this concurrency. `aggregate` also has the time in which only the slowest are left.
+        """
+        lasts = [sample.ended for sample in self.samples[self.turn.each - 1 :: self.turn.each]]
+        ended = [at for at in lasts if at is not None]
+        begun = min((sample.started for sample in self.good), default=0.0)
+        if len(self.good) < len(self.samples) or len(ended) < len(lasts) or min(ended, default=begun) <= begun:
+            return None
+        until = min(ended)
+        return sum(sample.by(until) for sample in self.samples) / (until - begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +96,16 @@ class Runner:
 
     async def _turn(self, turn: Turn) -> Done:
         client = self.clients[turn.arm.name]
-        asked = [request(turn.arm, turn.group, fresh(turn, index), self.ask) for index in range(turn.concurrency)]
-        samples = await asyncio.gather(*(measure(client, path, body, self.clock) for path, body in asked))
-        return Done(turn, tuple(samples))
+
+        async def stream(number: int) -> list[Sample]:
+            asked = (
+                request(turn.arm, turn.group, fresh(turn, number * turn.each + index, self.ask.book), self.ask)
+                for index in range(turn.each)
+            )
+            return [await measure(client, path, body, self.clock) for path, body in asked]
+
+        streams = await asyncio.gather(*(stream(number) for number in range(turn.concurrency)))
+        return Done(turn, tuple(sample for samples in streams for sample in samples))
 
     async def _metrics(self) -> dict[str, float]:
         """Our arm's counters; empty where it has none, or is gone."""

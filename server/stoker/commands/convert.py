@@ -1,4 +1,8 @@
-"""`stoker convert`: a GGUF file, or the first layers of a model, as a directory that mlx_lm loads."""
+"""`stoker convert`: a GGUF file, or the first layers of a model, as a directory that mlx_lm loads.
+
+With `--mtp`: the MTP heads of an original Qwen3.5 checkpoint, which conversions drop, as a drafter for any
+conversion of it.
+"""
 
 import argparse
 import json
@@ -25,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="a directory that is empty or new")
     parser.add_argument("--layers", type=int, metavar="N", help="keep the first N layers only (for draft models)")
     parser.add_argument(
+        "--mtp",
+        action="store_true",
+        help="write the MTP heads of a Hugging Face checkpoint, as stored, as a drafter for --draft-model",
+    )
+    parser.add_argument(
         "--dtype",
         choices=DTYPES,
         default="float32",
@@ -34,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, _environ: Mapping[str, str] = MappingProxyType({})) -> int:
     """Exit status. Raises StartError with one line if the model cannot be read or the directory not written."""
-    convert(arguments.model, arguments.out, layers=arguments.layers, packed=arguments.dtype == "packed")
+    if arguments.mtp:
+        if arguments.layers is not None:
+            raise StartError("--mtp writes the heads only: leave --layers out")
+        convert_mtp(arguments.model, arguments.out)
+    else:
+        convert(arguments.model, arguments.out, layers=arguments.layers, packed=arguments.dtype == "packed")
     print(f"wrote {arguments.out}")
     return 0
 
@@ -46,8 +60,7 @@ def convert(model: str, out: Path, *, layers: int | None = None, packed: bool = 
 
     from stoker.models.load import load
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StartError(f"{out} exists and is not an empty directory")
+    _require_empty(out)
     with tqdm(total=100, desc="converting", unit="%", file=sys.stderr, disable=None) as bar:
         loaded = load(model, layers=layers, packed=packed, progress=lambda done: _move(bar, int(50 * done)))
         try:
@@ -61,6 +74,29 @@ def convert(model: str, out: Path, *, layers: int | None = None, packed: bool = 
         _move(bar, 100)
 
 
+def convert_mtp(model: str, out: Path) -> None:
+    """Raises StartError with one line."""
+    import mlx.core as mx
+
+    from stoker.models.nets.qwen3_5_mtp import sidecar
+
+    _require_empty(out)
+    place = Path(model).expanduser()
+    config, weights = sidecar(place)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        mx.save_safetensors(str(out / "model.safetensors"), weights, {"format": "mlx"})
+        _write_json(out / "config.json", config)
+        _copy_tokenizer(place, out)
+    except OSError as error:
+        raise StartError(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def _require_empty(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StartError(f"{out} exists and is not an empty directory")
+
+
 def _move(bar: "tqdm[Any]", percent: int) -> None:
     bar.update(percent - bar.n)
 
@@ -68,15 +104,19 @@ def _move(bar: "tqdm[Any]", percent: int) -> None:
 def _write_tokenizer(source: TokenizerSource, template: str | None, out: Path) -> None:
     ours = tokenizer.from_source(source)
     if isinstance(source, Path):
-        for pattern in COPIED:
-            for file in source.glob(pattern):
-                shutil.copy(file, out / file.name)
+        _copy_tokenizer(source, out)
     else:
         gguf_tokenizer.build(gguf_tokenizer.read(source)).save(str(out / "tokenizer.json"))
         _write_json(out / "tokenizer_config.json", _tokenizer_config(ours, template))
         if template is not None:
             (out / "chat_template.jinja").write_text(template, "utf-8")
     _write_json(out / "generation_config.json", _generation_config(ours))
+
+
+def _copy_tokenizer(source: Path, out: Path) -> None:
+    for pattern in COPIED:
+        for file in source.glob(pattern):
+            shutil.copy(file, out / file.name)
 
 
 def _tokenizer_config(ours: tokenizer.Tokenizer, template: str | None) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from stoker.models.sampling import Sampler
 from stoker.models.shelf import subject as measured
 from stoker.models.target import Target
 from stoker.options.drafting import Drafting
-from stoker.rounds.assembly import Subject, draft_model, lookup
 from stoker.rounds.base import Drafter
 from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.engine import Engine
+from stoker.rounds.kinds import Subject, draft_model, lookup
 from stoker.rounds.speculator import Speculation, Speculator
 from stoker.text.tokenizer import Tokenizer
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 TokenizerSource = Mapping[str, object] | Path
@@ -37,6 +38,32 @@ class TickCost:
     seconds: float
 
 
+class Standing(StrEnum):
+    """What the budget makes of a drafter."""
+
+    PROFILING = "profiling"
+    """Too few requests have been measured."""
+    KEPT = "kept"
+    DECLINED = "declined"
+    """Its rounds cost more than they yield; it is tried again within a small share of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftVerdict:
+    """What drafting one row alone is worth, by what was measured in this run and the ones before it."""
+
+    drafters: str
+    standing: Standing
+    gain: float
+    """Tokens per second at the best width over those of plain ticks."""
+    width: int
+    """That width, in columns."""
+    requests: int
+    """How many it was measured with."""
+    acceptance: tuple[float, ...]
+    """The probability that proposals 1, 2, … are accepted, each with the ones before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetView:
     """What the budget knows and has decided since the start."""
@@ -46,3 +73,4 @@ class BudgetView:
     """Ticks by width in columns."""
     declined: int = 0
     """Ticks in which rows would have drafted and it did not pay."""
+    verdicts: tuple[DraftVerdict, ...] = ()

@@ -12,8 +12,9 @@ from stoker.models.kv_types import KVTypes
 from stoker.models.layout import Layout
 from stoker.models.recurrent import FAMILIES, SlotStates, filled, kept
 from stoker.models.slots import STEP, SlotKV
-from stoker.models.span import Span
+from stoker.models.span import ROUND, Span
 from stoker.models.taps import Record
+from stoker.models.view import View
 
 Contents = list[tuple[mx.array | None, mx.array | None]]
 """Keys and values by layer. Whoever holds them makes the next write copy the buffers."""
@@ -164,6 +165,18 @@ class Caches:
             else [s for s in cache.gather((slot,)) if s is not None]
             for cache in self._stand_ins
         ]
+
+    def view(self, caches: Sequence[int], slots: Sequence[int]) -> View:
+        """Keys and values of some caches (by their place) in the rows of these slots, where they lie."""
+        rows = [self._layout.row(slot) for slot in slots]
+        first, last = min(rows), max(rows)
+        lengths = tuple(self._layout.length(row) for row in range(first, last + 1))
+        columns = max(lengths)
+        if min(lengths) < columns:
+            columns = min(-(-columns // ROUND) * ROUND, self._layout.size.columns)
+        kv = [self._stand_ins[place] for place in caches]
+        parts = tuple(cache.peek(slice(first, last + 1), columns) for cache in kv if isinstance(cache, SlotKV))
+        return View(tuple(row - first for row in rows), lengths, parts)
 
     def forms(self, slot: int) -> list[Form]:
         """What the layers of `read` look like, for any number of columns."""

@@ -97,8 +97,13 @@ class Shelf:
             log.warning("%s: cannot be kept in %s: %s", self.folder, self.path.parent, error)
 
 
+def digest(place: Path) -> str:
+    """Of a checkpoint's files: where they lie, their sizes and times. OSError if they are gone."""
+    return _digest([str(place.expanduser().resolve()), _files(place.expanduser())])
+
+
 def _files(place: Path) -> str:
-    paths = sorted([place / "config.json", *place.glob("model*.safetensors")]) if place.is_dir() else [place]
+    paths = sorted([place / "config.json", *place.glob("*.safetensors")]) if place.is_dir() else [place]
     facts = ((path.name, path.stat()) for path in paths)
     return _digest([f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts])
 

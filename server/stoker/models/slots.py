@@ -95,6 +95,12 @@ class SlotKV:
         """The first columns of a row, `[heads, columns, dim]` each, lazy."""
         return [buffer[row, :, :columns] for buffer in self.buffers]
 
+    def peek(self, rows: slice, columns: int) -> tuple[mx.array, mx.array]:
+        """The first columns of some rows, as views: see `View.layers`."""
+        if self.keys is None or self.values is None:
+            raise RuntimeError("a slot cache is read before it was written")
+        return self.keys[rows, :, :columns], self.values[rows, :, :columns]
+
     def put(self, row: int, parts: list[mx.array], size: Size) -> None:
         """Write what `read` gave as the first columns of a row."""
         if parts:

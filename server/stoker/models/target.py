@@ -20,6 +20,7 @@ from stoker.models.layout import positions
 from stoker.models.recurrent import arrays
 from stoker.models.snapshot import Snapshot
 from stoker.models.taps import Record, Taps
+from stoker.models.view import View
 
 _MODEL_FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 """What a model raises when a cache is not what it expects."""
@@ -122,6 +123,18 @@ class Target:
         self._turn += 1
         if source != target:
             self._caches.copy(source, target)
+
+    def view(self, caches: Sequence[int], slots: Sequence[int]) -> View:
+        """Keys and values of some layers' caches, for a network that attends to them. Builds, evaluates nothing.
+
+        `caches`: places in the order of the model's caches. To be used up before the next `verify` is evaluated.
+        """
+        return self._caches.view(caches, slots)
+
+    def key_heads(self, cache: int) -> tuple[int, int]:
+        """Key heads of a cache by its place, and their width."""
+        _, (heads, _, dim) = self._forms[cache].parts[0]
+        return heads, dim
 
     def snapshot(self, slot: int) -> Snapshot:
         """A slot's content, copied to the host. Waits for the device."""

@@ -14,11 +14,21 @@ SPEC_TYPES = (
 )
 """llama-server's kinds (spec/llama-server-options.md)."""
 
-BUILT = {"draft-simple": Kind.DRAFT_MODEL, "ngram-simple": Kind.PROMPT_LOOKUP}
+NAMES = {
+    "draft-simple": Kind.DRAFT_MODEL,
+    "ngram-simple": Kind.PROMPT_LOOKUP,
+    "draft-mtp": Kind.MTP,
+    "draft-dflash": Kind.DFLASH,
+    "draft-dspark": Kind.DSPARK,
+}
 """Its names of the kinds that can draft."""
+BLOCK = (Kind.DFLASH, Kind.DSPARK, Kind.GLIMMER)
+"""Kinds whose checkpoints look alike: whoever says `dflash` means what the checkpoint is."""
+SHIPPED = Kind.DSPARK
+"""What the drafter is that comes with the default model."""
 
-AUTO, NONE = "auto", "none"
-DRAFT_KINDS = (AUTO, NONE, *(kind.value for kind in Kind), "internal-mtp")
+AUTO, NONE, INTERNAL_MTP = "auto", "none", "internal-mtp"
+DRAFT_KINDS = (AUTO, NONE, *(kind.value for kind in Kind), INTERNAL_MTP)
 EXACTNESS = ("bitwise", "decided", "off")
 
 LOOKUP_MOST = 7
@@ -35,12 +45,18 @@ class Drafting:
     """The server's drafter and how it is used. Without a `kind` nothing drafts; the rest holds all the same."""
 
     kind: Kind | None = None
+    auto: bool = False
+    """True: the checkpoint says what it is, and `kind` is only what it is otherwise."""
+    shipped: bool = False
+    """True: the checkpoint is the one that comes with the default model."""
     model: str = ""
     """Path of the draft model; empty unless `kind` needs one and a path was given."""
     repo: str = ""
     """The Hugging Face repository that holds it otherwise."""
     most: int = 3
     """Proposals that a round may hold."""
+    limited: bool = False
+    """True: `most` was asked for; else a block drafter goes by its checkpoint."""
     least: int = 0
     """A shorter list of proposals is not verified."""
     p_min: float = 0.0
@@ -62,7 +78,7 @@ class Drafting:
     @property
     def types(self) -> str:
         """`speculative.types` in llama-server's words."""
-        names = [name for name, kind in BUILT.items() if kind is self.kind]
+        names = [name for name, kind in NAMES.items() if kind is self.kind]
         return ",".join([NONE, *names])
 
     def about(self) -> dict[str, object]:
@@ -83,28 +99,45 @@ def read_spec_types(text: str) -> tuple[str, ...]:
     return () if NONE in names else names
 
 
-def choose(draft_kind: str, spec_types: tuple[str, ...] | None, *, has_model: bool) -> Kind | None:
-    """The one kind that was asked for. StartError where it is not built, or where two things contradict each other.
+def choose(
+    draft_kind: str, spec_types: tuple[str, ...] | None, *, has_model: bool, shipped: bool = False
+) -> Kind | None:
+    """The one kind that was asked for. StartError where two things contradict each other.
 
-    `spec_types` None: nothing was said; empty: `none` was. A draft model alone asks to be used.
+    `spec_types` None: nothing was said; empty: `none` was. A draft model alone asks to be used, and so does
+    the one that comes with the default model, if that is what is served (`shipped`).
     """
     if draft_kind == NONE:
         return None
     asked = [] if draft_kind == AUTO else [("--draft-kind", draft_kind, _kind(draft_kind))]
-    asked += [("--spec-type", name, _built(name)) for name in spec_types or ()]
+    asked += [("--spec-type", name, _named(name)) for name in spec_types or ()]
     if spec_types == () and asked:
         raise StartError(f"--draft-kind {draft_kind} and --spec-type none contradict each other: give one of them")
     if not asked:
-        return Kind.DRAFT_MODEL if has_model and spec_types is None else None
+        return _unasked(has_model, shipped) if spec_types is None else None
     option, name, kind = asked[0]
     for other in asked[1:]:
         if other[2] is not kind:
             raise StartError(f"{option} {name} and {other[0]} {other[1]} are two drafters: choose one")
-    if kind is Kind.DRAFT_MODEL and not has_model:
-        raise StartError(f"{option} {name} needs a draft model: give --draft-model (-md) or --spec-draft-hf")
     if kind is Kind.PROMPT_LOOKUP and has_model:
         raise StartError(f"{option} {name} drafts without a model: leave --draft-model (-md) and --spec-draft-hf out")
+    if kind in BLOCK and shipped:
+        return _on_board(option, name, kind)
+    if kind in (Kind.DRAFT_MODEL, *BLOCK) and not has_model:
+        raise StartError(f"{option} {name} needs a draft model: give --draft-model (-md) or --spec-draft-hf")
     return kind
+
+
+def _unasked(has_model: bool, shipped: bool) -> Kind | None:
+    if has_model:
+        return Kind.DRAFT_MODEL
+    return SHIPPED if shipped else None
+
+
+def _on_board(option: str, name: str, kind: Kind) -> Kind:
+    if kind not in (Kind.DFLASH, SHIPPED):
+        raise StartError(f"{option} {name}: the default model comes with a {SHIPPED} drafter; give --draft-model (-md)")
+    return SHIPPED
 
 
 def variable(environ: Mapping[str, str], name: str) -> bool | None:
@@ -121,14 +154,10 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _kind(name: str) -> Kind:
-    if name not in set(BUILT.values()):
-        raise StartError(
-            f"--draft-kind cannot be honoured: {name} is not built yet; {' and '.join(BUILT.values())} are"
-        )
-    return Kind(name)
+    return Kind.MTP if name == INTERNAL_MTP else Kind(name)
 
 
-def _built(name: str) -> Kind:
-    if name not in BUILT:
-        raise StartError(f"--spec-type cannot be honoured: {name} is not built yet; {' and '.join(BUILT)} are")
-    return BUILT[name]
+def _named(name: str) -> Kind:
+    if name not in NAMES:
+        raise StartError(f"--spec-type cannot be honoured: {name} is not built; {', '.join(NAMES)} are")
+    return NAMES[name]

@@ -5,7 +5,7 @@ A `Drafter` is stateless and shared by all requests; it drafts for all its rows 
 speed only, never tokens: under the default rule the emitted stream does not depend on them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -31,7 +31,11 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A request as a drafter learns of it. Its slot has the same number in a drafter's own caches."""
+    """A request as a drafter learns of it. Its slot has the same number in a drafter's own caches.
+
+    The target's columns may have come from another slot, a file or an undrafted row: a drafter with caches
+    keeps its own account of what they hold, and reuses only what agrees with `prompt`.
+    """
 
     id: int
     slot: int
@@ -41,9 +45,10 @@ class Opening:
     sampling: Sampling
     most: int
     """Proposals a round may hold."""
-    foreign: bool = False
-    """True: the target's columns came from elsewhere (another slot, a file), so what a drafter's own caches
-    hold under the number of this slot is of another sequence."""
+    source: int = -1
+    """The slot that the target's columns were copied from just now, if they were."""
+    kept: int = -1
+    """The key of the kept content that they were taken from, if they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,23 @@ class Ask:
     position: int
     limit: int
     drawing: Drawing = field(default_factory=Drawing)
+
+
+class Companion(Protocol):
+    """What holds columns of its own beside the target's slots, and keeps them aside when the target's are."""
+
+    @property
+    def bytes_per_column(self) -> int:
+        """Of one slot."""
+        ...
+
+    def keep(self, slot: int, key: int) -> None:
+        """A slot's columns are copied aside, before something else takes their place."""
+        ...
+
+    def drop(self, keys: Iterable[int]) -> None:
+        """What was kept under these keys is given up."""
+        ...
 
 
 class Drafter(Protocol):

@@ -1,30 +1,26 @@
 """The budget: how wide a tick may be. Measured cost against expected yield, so that drafting never costs.
 
 Rules of this file
-1. `cost(rows, width)` of a forward, in seconds, is measured by every tick, remembered by cell, and
-   interpolated where nothing was measured.
-2. A session says what it expects to be accepted, by depth (`Acceptance`).
+1. `cost(rows, width)` of a tick, in seconds, is measured by every tick (`costs.py`).
+2. A session says what it expects to be accepted, by depth (`Acceptance`); what became of such promises
+   scales the next ones.
 3. The tick's width is the one with the most expected tokens per second, the drafters' forwards
    included. Width 1 is a plain tick.
 4. A drafter that does not pay is tried again now and then, within `PROBE_SHARE` of the time.
+5. What is known of a drafter (`Profile`) is remembered for the pair and the machine; one that nothing is
+   known of yet is measured by a few rounds before it can be declined.
 
 Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
 
-import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-import numpy as np
+from stoker.core.info import BudgetView, DraftVerdict, Standing, TickCost
+from stoker.rounds.costs import CostTable
 
-from stoker.core.info import BudgetView, TickCost
-
-RECENT = 0.2
-"""Weight of a new measurement of a cell."""
-OUTLIER = 3.0
-"""A measurement this many times the cell's value counts only so much: another process had the machine."""
-SLOPE = 0.15
-"""Growth of log2(cost) with each doubling of rows or of width, before anything else is known."""
 MARGIN = 1.03
 """A wider tick must promise this much more than a plain one."""
 PROBE_SHARE = 0.02
@@ -32,46 +28,18 @@ DECAY = 0.95
 """Of an acceptance's evidence, at every round."""
 PRIOR_WEIGHT = 1.5
 """Tests that the prior counts for."""
-
-
-class CostTable:
-    """Seconds of a forward by (rows, width)."""
-
-    def __init__(self, cells: Mapping[tuple[int, int], float] | None = None) -> None:
-        self.cells: dict[tuple[int, int], float] = dict(cells or {})
-        self._surface: np.ndarray | None = None
-
-    def observe(self, rows: int, width: int, seconds: float) -> None:
-        """A tick of that shape took so long."""
-        known = self.cells.get((rows, width))
-        if known is None:
-            self.cells[rows, width] = seconds
-        else:
-            self.cells[rows, width] = known + RECENT * (min(seconds, OUTLIER * known) - known)
-        self._surface = None
-
-    def cost(self, rows: int, width: int) -> float:
-        """Seconds, measured or interpolated; 0.0 while nothing at all was measured."""
-        known = self.cells.get((rows, width))
-        if known is not None or not self.cells:
-            return known or 0.0
-        if self._surface is None:
-            self._surface = _fit(self.cells)
-        return float(2.0 ** (_features(rows, width) @ self._surface))
-
-
-def _features(rows: int, width: int) -> np.ndarray:
-    r, w = math.log2(rows), math.log2(width)
-    return np.array([1.0, r, w, r * w])
-
-
-def _fit(cells: Mapping[tuple[int, int], float]) -> np.ndarray:
-    """log2 of the cost as a bilinear surface over log2 of rows and width, drawn weakly to a usual one."""
-    x = np.stack([_features(*cell) for cell in cells])
-    y = np.log2(np.array(list(cells.values())))
-    usual = np.array([float(np.mean(y - x[:, 1:3].sum(axis=1) * SLOPE)), SLOPE, SLOPE, 0.0])
-    pull = np.diag([1e-6, 0.05, 0.05, 0.2])
-    return usual + np.linalg.solve(x.T @ x + pull, x.T @ (y - x @ usual))
+MEMORY = 0.98
+"""Of what became of promises, at every drafted tick."""
+FORGIVING = 0.995
+"""Of the same, at every tick in which the drafters are parked: nobody is judged for ever by their past."""
+DOUBT = 8.0
+"""Proposals, accepted as promised, that promises begin with."""
+PROFILE = 4
+"""Requests after which a drafter's verdict counts as settled."""
+ENOUGH = 6.0
+"""Rounds of evidence, decayed, without which an adopted drafter is not declined: about seven."""
+GENERAL_WEIGHT = 4.0
+"""Tests that what is known of other requests counts for."""
 
 
 @dataclass(slots=True)
@@ -81,9 +49,13 @@ class Acceptance:
     prior: float = 0.6
     right: list[float] = field(default_factory=list[float])
     tested: list[float] = field(default_factory=list[float])
+    general: "Acceptance | None" = None
+    """What is known of other requests: the prior of every depth, in the place of `prior`."""
 
     def observe(self, tested: int, accepted: int) -> None:
         """A round, or a shadow look-up, that tested so many proposals in order."""
+        if self.general is not None:
+            self.general.observe(tested, accepted)
         while len(self.tested) < tested:
             self.tested.append(0.0)
             self.right.append(0.0)
@@ -93,13 +65,31 @@ class Acceptance:
 
     def reach(self, depth: int) -> list[float]:
         """The probability that proposals 1 … depth are accepted, cumulative."""
-        pooled = (sum(self.right) + PRIOR_WEIGHT * self.prior) / (sum(self.tested) + PRIOR_WEIGHT)
-        cumulative, so_far = list[float](), 1.0
+        return list(accumulate(self.steps(depth), operator.mul))
+
+    def steps(self, depth: int) -> list[float]:
+        """For each depth, the probability that its proposal is right if the ones before it are."""
+        weight, priors = PRIOR_WEIGHT, [self.prior] * depth
+        if self.general is not None:
+            weight, priors = GENERAL_WEIGHT, self.general.steps(depth)
+        pooled = (sum(self.right) + weight * (sum(priors) / depth if depth else 0.0)) / (sum(self.tested) + weight)
+        steps: list[float] = []
         for i in range(depth):
             right, tested = (self.right[i], self.tested[i]) if i < len(self.tested) else (0.0, 0.0)
-            so_far *= (right + PRIOR_WEIGHT * pooled) / (tested + PRIOR_WEIGHT)
-            cumulative.append(so_far)
-        return cumulative
+            prior = pooled if self.general is None else priors[i]
+            steps.append((right + weight * prior) / (tested + weight))
+        return steps
+
+
+@dataclass(slots=True)
+class Profile:
+    """How a drafter fares with its target, over all requests. It outlives the process."""
+
+    acceptance: Acceptance
+    most: int = 0
+    """Proposals that a round may hold."""
+    requests: int = 0
+    """Those in which the budget had to decide about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,40 +113,75 @@ class Budget:
 
     def __init__(self, tables: Mapping[str, CostTable] | None = None) -> None:
         """`tables`: by `company` of drafters; the empty one is the target alone."""
-        self.tables: dict[str, CostTable] = dict(tables or {})
+        self.tables: dict[str, CostTable] = {"": CostTable(), **(tables or {})}
+        for company, table in self.tables.items():
+            table.base = self._alone if company else None
         self._waited: dict[str, float] = {}
+        self._kept: dict[str, tuple[float, float]] = {}
+        """Accepted proposals and promised ones, decayed, by company."""
         self.ticks: dict[int, int] = {}
         """Ticks since the start by width."""
         self.declined = 0
+        self.profiles: dict[str, Profile] = {}
+        """What is known of drafters beside their costs, by company."""
 
     def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
         """A tick took so long."""
-        self.tables.setdefault(company, CostTable()).observe(rows, width, seconds)
+        self.tables.setdefault(company, CostTable(base=self._alone)).observe(rows, width, seconds)
         self.ticks[width] = self.ticks.get(width, 0) + 1
 
     def cost(self, company: str, rows: int, width: int) -> float:
         """Seconds of a tick; that of the target alone while a company was never measured, 0.0 if nothing was."""
         own = self.tables.get(company if width > 1 else "")
-        alone = self.tables.get("")
-        table = own or alone
-        return table.cost(rows, width) if table is not None else 0.0
+        table = own if own is not None and own.cells else self._alone
+        return table.cost(rows, width)
+
+    def judge(self, company: str, promised: float, accepted: int) -> None:
+        """A drafted tick ended: so many proposals were expected to be accepted, and so many were."""
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        self._kept[company] = (kept * MEMORY + accepted, said * MEMORY + promised)
+
+    def trust(self, company: str) -> float:
+        """Accepted proposals for each that these drafters promise, at most 1."""
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        return min((kept + DOUBT) / (said + DOUBT), 1.0)
+
+    @property
+    def _alone(self) -> CostTable:
+        return self.tables[""]
 
     def choose(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str = "") -> Choice:
         """The width for a tick of `rows` rows, of which some offer to draft; `widths` are those that are allowed.
 
-        While the plain cost is not known, the widest is taken: it is about to be measured.
+        While the plain cost is not known, the widest is taken: it is about to be measured. While the drafters'
+        profile has too few rounds, they are measured at the width that promises most, whatever that is.
         """
-        plain = self.cost("", rows, 1)
-        if not plain:
-            return Choice(max(widths, default=1), 1.0)
-        best = Choice(1, 1.0)
-        for width in widths:
-            tokens = rows + sum(sum(offer.reach[: width - 1]) for offer in offers)
-            gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
-            if gain > max(best.gain, MARGIN):
-                best = Choice(width, gain)
+        best = self._most_promising(rows, offers, widths, company)
+        if best.gain <= MARGIN and not self._unknown(company) and self.cost("", rows, 1):
+            best = Choice(1, 1.0)
         self.declined += best.width == 1
         return best
+
+    def pays_alone(self, offer: Offer, widths: Sequence[int], company: str) -> bool:
+        """True if a row would draft if it were the only one."""
+        return self._most_promising(1, [offer], widths, company).gain > MARGIN
+
+    def _most_promising(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str) -> Choice:
+        plain = self.cost("", rows, 1)
+        if not plain or not widths:
+            return Choice(max(widths, default=1), 1.0)
+        trust, best = self.trust(company), Choice(1, 0.0)
+        for width in widths:
+            tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
+            gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
+            if gain > best.gain:
+                best = Choice(width, gain)
+        return best
+
+    def _unknown(self, company: str) -> bool:
+        """True while a drafter's profile has too few rounds to decline it by."""
+        profile = self.profiles.get(company)
+        return profile is not None and sum(profile.acceptance.tested[:1]) < ENOUGH
 
     def may_probe(self, company: str, rows: int, width: int) -> bool:
         """True if drafters that do not pay may be tried again: the time since their last trial bears the cost."""
@@ -169,12 +194,43 @@ class Budget:
     def waited(self, company: str, seconds: float) -> None:
         """Plain time went by in which these drafters were parked."""
         self._waited[company] = self._waited.get(company, 0.0) + seconds
+        kept, said = self._kept.get(company, (0.0, 0.0))
+        self._kept[company] = (kept * FORGIVING, said * FORGIVING)
+
+    def adopt(self, company: str, acceptance: Acceptance, most: int) -> None:
+        """A drafter's own account of its acceptance, which goes on from what earlier runs have learned."""
+        known = self.profiles.get(company, Profile(acceptance))
+        acceptance.right, acceptance.tested = known.acceptance.right, known.acceptance.tested
+        self.profiles[company] = Profile(acceptance, most, known.requests)
+
+    def profiled(self, company: str) -> bool:
+        """A request ended that could have drafted. True once, when the profile is complete."""
+        profile = self.profiles.get(company)
+        if profile is None:
+            return False
+        profile.requests += 1
+        return profile.requests == PROFILE
+
+    def verdict(self, company: str) -> DraftVerdict:
+        """What one row alone gains, by what is known now: the same arithmetic as `choose`."""
+        profile = self.profiles[company]
+        reach, plain = profile.acceptance.reach(profile.most), self.cost("", 1, 1)
+        gain, width = 0.0, 1
+        for columns in range(2, profile.most + 2):
+            cost = self.cost(company, 1, columns)
+            promised = (1 + sum(reach[: columns - 1])) * plain / cost if cost else 0.0
+            gain, width = max((gain, width), (promised, columns))
+        standing = Standing.KEPT if gain > MARGIN else Standing.DECLINED
+        if profile.requests < PROFILE:
+            standing = Standing.PROFILING
+        return DraftVerdict(company, standing, gain, width, profile.requests, tuple(reach))
 
     def view(self) -> BudgetView:
         """A copy for `/props` and `/metrics`; may be asked for from another thread."""
         costs = (
-            TickCost(company or "target", rows, width, seconds)
+            TickCost(company or "target", rows, width, cell.seconds)
             for company, table in sorted(dict(self.tables).items())
-            for (rows, width), seconds in sorted(dict(table.cells).items())
+            for (rows, width), cell in sorted(dict(table.cells).items())
         )
-        return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined)
+        verdicts = tuple(self.verdict(company) for company in sorted(self.profiles))
+        return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined, verdicts)

@@ -19,12 +19,12 @@ from stoker.core.counters import DraftOff, Kind
 from stoker.core.errors import StartError
 from stoker.core.prefix import common_prefix
 from stoker.core.request import Sampling
-from stoker.models.noise import Purpose
 from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target, Verification
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
+from stoker.rounds.chain import Chain
 
 LONGEST_DEBT = 64
 """Owed tokens that a drafting forward may run; more are run down before it."""
@@ -114,7 +114,7 @@ class DraftModel:
         self._model, self._most, self._least_p = model, most, least_p
         self._sampler = Sampler(model.vocab, [])
         self._left: dict[int, tuple[int, ...]] = {}
-        self._acceptance = Acceptance()
+        self.acceptance = Acceptance()
         """Shared by all requests: how a pair of models agrees is the budget's memory."""
 
     @property
@@ -140,78 +140,34 @@ class DraftModel:
         self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         tokens = list(opening.prompt)
-        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self._acceptance, self._left)
+        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self.acceptance, self._left)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]
         for session in sessions:
             session.run_down()
-        chain = _Chain(self._model, self._sampler, asks, sessions)
-        for _ in range(max(chain.counts)):
-            chain.step()
+        counts = [min(ask.limit, session.most) for ask, session in zip(asks, sessions, strict=True)]
+        chain = Chain(self._sampler, asks, [session.draws for session in sessions], counts)
+        chain.draw(self._first(sessions))
+        for _ in range(max(counts) - 1):
+            chain.draw(self._run(sessions, chain.last, [1] * len(sessions)))
+            for session in sessions:
+                session.chained += 1
         return chain.proposals(self._least_p)
 
-
-class _Chain:
-    """The draft of some rows, a column at a time."""
-
-    def __init__(self, model: Target, sampler: Sampler, asks: Sequence[Ask], sessions: Sequence[ModelSession]) -> None:
-        self._model, self._sampler, self._asks, self._sessions = model, sampler, asks, sessions
-        self.counts = [min(ask.limit, session.most) for ask, session in zip(asks, sessions, strict=True)]
-        self._purpose = Purpose.DRAW if all(ask.drawing.coupled for ask in asks) else Purpose.PROPOSAL
-        self._tokens: list[mx.array] = []
-        self._logits: list[mx.array] = []
-
-    def step(self) -> None:
-        """One more proposal for every row."""
-        depth = len(self._tokens)
-        if depth:
-            logits = self._run(self._tokens[-1], [1] * len(self._asks))
-            for session in self._sessions:
-                session.chained += 1
-        else:
-            logits = self._first()
-        draws = [session.draws for session in self._sessions]
-        starts = [ask.position + 1 + depth for ask in self._asks]
-        self._tokens.append(self._sampler.choose(logits, draws, starts, purpose=self._purpose).tokens)
-        self._logits.append(logits[:, 0])
-
-    def proposals(self, least_p: float) -> list[Proposal]:
-        """Each row's part of the chain."""
-        drafted = mx.concatenate(self._tokens, axis=1)
-        counts = self._confident(drafted, least_p) if least_p > 0 else self.counts
-        return [
-            Proposal(drafted[n, :count], self._distribution(n, count) if ask.drawing.with_q and count else None)
-            for n, (ask, count) in enumerate(zip(self._asks, counts, strict=True))
-        ]
-
-    def _distribution(self, n: int, count: int) -> mx.array:
-        """What row n's proposals were drawn from, [count, V]."""
-        logits = mx.stack([step[n] for step in self._logits[:count]])
-        return self._sampler.distribution(logits, self._sessions[n].draws, self._asks[n].position + 1)
-
-    def _confident(self, drafted: mx.array, least_p: float) -> list[int]:
-        """Proposals of each row before the first unlikely one. Must be read: the one extra synchronisation."""
-        p = mx.softmax(mx.stack(self._logits, axis=1).astype(mx.float32), axis=-1)
-        sure = mx.take_along_axis(p, drafted[..., None], axis=-1)[..., 0] >= least_p
-        leading = mx.cumprod(sure.astype(mx.int32), axis=1).sum(axis=1)
-        likely = cast("list[int]", leading.tolist())
-        return [min(count, n) for count, n in zip(self.counts, likely, strict=True)]
-
-    def _first(self) -> mx.array:
+    def _first(self, sessions: Sequence[ModelSession]) -> mx.array:
         """Runs what the rows owe, ragged; the logits behind each row's anchor, [B, 1, V]."""
-        owed = [session.owed for session in self._sessions]
-        width = max(map(len, owed))
-        logits = self._run(
-            mx.array([[*row, *[0] * (width - len(row))] for row in owed], mx.int32), list(map(len, owed))
-        )
-        for session, row in zip(self._sessions, owed, strict=True):
+        owed = [session.owed for session in sessions]
+        counts = list(map(len, owed))
+        width = max(counts)
+        ids = mx.array([[*row, *[0] * (width - len(row))] for row in owed], mx.int32)
+        logits = self._run(sessions, ids, counts)
+        for session, row in zip(sessions, owed, strict=True):
             session.held += len(row)
-        last = mx.array([len(row) - 1 for row in owed])
-        return mx.take_along_axis(logits, last[:, None, None], axis=1)
+        return mx.take_along_axis(logits, mx.array(counts)[:, None, None] - 1, axis=1)
 
-    def _run(self, ids: mx.array, counts: Sequence[int]) -> mx.array:
-        seen: Verification = self._model.verify([session.slot for session in self._sessions], ids)
+    def _run(self, sessions: Sequence[ModelSession], ids: mx.array, counts: Sequence[int]) -> mx.array:
+        seen: Verification = self._model.verify([session.slot for session in sessions], ids)
         seen.keep(counts)
         return seen.logits
 

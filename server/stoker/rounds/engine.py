@@ -73,8 +73,10 @@ class Engine:
             self._release(release)
         outcomes += [self._shelf.act(work) for work in plan.slots]
         self._shelf.drop(plan.drop)
+        self._speculator.drop(plan.drop)
         for item in plan.keep:
             self._shelf.keep(item)
+            self._speculator.keep(item)
         outcomes += [outcome for join in plan.join for outcome in self._join(join)]
         outcomes += self._prefill([work for work in plan.prefill if work.id in self._rows])
         self._launch(plan.step, landed)
@@ -94,9 +96,9 @@ class Engine:
 
     def _join(self, join: Join) -> list[Outcome]:
         def open_row() -> Row:
-            foreign = self._shelf.bring(join)
+            self._shelf.bring(join)
             self._cut(join.slot, join.cached)
-            drafting = self._speculator.open(join, foreign=foreign)
+            drafting = self._speculator.open(join)
             sampling = self._speculator.sampling(join, drafting)
             draws = self._sampler.open(sampling, join.prompt, self._constraint(join))
             pool = Pool(join.pooling, self._target) if join.pooling else None
@@ -164,15 +166,18 @@ class Engine:
         emitted = {outcome.id: len(outcome.tokens) for outcome in landed}
         left = {item.id: item.remaining - emitted.get(item.id, 0) for item in work}
         rows = [row for item in work if (row := self._rows.get(item.id)) and left[row.id] > 0 and not row.ended]
-        following, self._following = self._following, None
-        if following is not None:
-            if following.ids == tuple(row.id for row in rows) and not any(row.drafting.wants_round for row in rows):
-                self._fly(following)
-                return
-            following.revoke()
+        self._speculator.pace.launched()
+        intent = self._speculator.decide(rows, left)
+        following = self._following
+        if following is not None and intent.width == 1 and following.ids == tuple(row.id for row in rows):
+            self._following = None
+            self._fly(following)
+            return
+        following = None  # nobody may hold a revoked round: the next write would copy the buffers that it reads
+        self._drop_following()
         if not rows:
             return
-        proposals = self._speculator.propose(rows, left)
+        proposals = self._speculator.propose(rows, intent)
         turns = [Turn(row, row.position, row.anchor, proposal) for row, proposal in zip(rows, proposals, strict=True)]
         capture = self._speculator.capture(rows)
         diagnostic = self._speculator.diagnostic
@@ -184,7 +189,6 @@ class Engine:
 
     def _fly(self, built: "Round | Broken") -> None:
         self._plain_rounds = self._plain_rounds + 1 if isinstance(built, Round) and built.plain else 0
-        self._speculator.launched()
         started = guard(built.start)
         self._flight = Broken(built.ids, started) if isinstance(started, Fault) else built
 
@@ -203,7 +207,9 @@ class Engine:
         sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.landed(rows, drafted, flight.width)
+        self._speculator.pace.landed(
+            rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted)
+        )
         failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
         return [*self._absorb(flight, sound, emitted), *failed]
 

@@ -19,8 +19,12 @@ class Drafting:
     kind: Kind | None = None
     rule: Rule = Rule.MATCH
     off: DraftOff | None = DraftOff.NO_DRAFTER
-    parked: bool = False
-    """True while the budget says that drafting does not pay."""
+    parked: DraftOff | None = None
+    """Why the budget does not let it draft, alone or among so many rows; None while it does."""
+    forbidden: bool = False
+    """True if its grammar forbade all of its last proposals."""
+    asked: bool = False
+    """True once the budget had to decide about it."""
 
     @property
     def wants_round(self) -> bool:
@@ -31,7 +35,7 @@ class Drafting:
         """Why the row does not draft at present."""
         if self.session is None:
             return self.off
-        return DraftOff.DOES_NOT_PAY if self.parked else self.session.off
+        return self.parked or (DraftOff.GRAMMAR if self.forbidden else self.session.off)
 
 
 @dataclass(slots=True)

@@ -26,8 +26,6 @@ class Shelf:
         """`model` names the model in slot files, `adapters` those that it has loaded."""
         self._target, self._model, self._adapters = target, model, adapters
         self._kept: dict[int, Snapshot] = {}
-        self._foreign: set[int] = set()
-        """Slots whose content came from elsewhere than from the row that ran there last."""
 
     def drop(self, keys: Iterable[int]) -> None:
         for key in keys:
@@ -41,19 +39,14 @@ class Shelf:
         else:
             self._kept[item.key] = snapshot
 
-    def bring(self, join: Join) -> bool:
-        """Brings the columns that a row wants into its slot. True if they are not those of the slot's last row."""
-        foreign = join.slot in self._foreign
-        self._foreign.discard(join.slot)
-        if join.kept < 0 and join.source < 0:
-            return foreign
+    def bring(self, join: Join) -> None:
+        """Brings the columns that a row wants into its slot, unless it has them."""
         if join.source >= 0:
             self._target.copy(join.source, join.slot)
         elif join.kept in self._kept:
             self._target.put(join.slot, self._kept[join.kept])
-        else:
+        elif join.kept >= 0:
             self._target.truncate(join.slot, 0)
-        return True
 
     def act(self, work: SlotWork) -> Outcome:
         """Saves, restores or erases an idle slot."""
@@ -90,7 +83,6 @@ class Shelf:
         except (SlotFileError, OSError, ValueError) as error:
             log.warning("slot %d stays as it is, %s cannot be used: %s", work.slot, work.path, error)
             raise InvalidRequest(UNUSABLE) from None
-        self._foreign.add(work.slot)
         return held.tokens, held.size
 
     def _name(self, work: SlotWork) -> str:

@@ -5,7 +5,7 @@ through `_trust`, and a row whose drafter fails goes on plainly.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
@@ -13,19 +13,17 @@ from stoker.acceptance.select import Rule, Selected, Setting, select
 from stoker.core.clock import Clock, now
 from stoker.core.counters import DraftOff, Kind
 from stoker.core.request import Sampling
-from stoker.core.work import Join
-from stoker.rounds.base import NOTHING, Ask, Drafter, Drawing, Features, Opening, Proposal
-from stoker.rounds.budget import Budget, Offer
+from stoker.core.work import Join, Keep
+from stoker.rounds.base import NOTHING, Ask, Companion, Drafter, Drawing, Features, Opening, Proposal
+from stoker.rounds.budget import Budget
 from stoker.rounds.diagnostic import Diagnostic
 from stoker.rounds.guard import Fault, guard
+from stoker.rounds.pace import Intent, Pace
 from stoker.rounds.row import Drafting, Row
 from stoker.rounds.step import Emitted
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-REMEMBER = 500
-"""Rounds between two times that the budget is written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +45,17 @@ class Speculation:
     """Keeps what the budget has learned; called now and then."""
     diagnostic: Diagnostic | None = None
     """Holds acceptance against its closed forms."""
+    companions: Sequence[Companion] = ()
+    """Drafters with columns of their own, which are kept when a slot's are."""
 
 
 class Speculator:
     def __init__(self, speculation: Speculation | None = None, context: int = 0, clock: Clock = now) -> None:
         """`context`: columns that a slot may keep. `clock` times the rounds, for the budget."""
-        self._clock = clock
-        self._started = clock()
-        self._how = speculation or Speculation()
+        self._how = how = speculation or Speculation()
         self._context = context
         self._said: set[str] = set()
-        self._rounds = 0
-        self._unseen: set[int] = set()
-        """Slots whose newest row no drafter has read along."""
+        self.pace = Pace(how.drafters, how.widest, how.budget, how.remember, clock)
 
     @property
     def diagnostic(self) -> Diagnostic | None:
@@ -67,16 +63,8 @@ class Speculator:
 
     # one row
 
-    def open(self, join: Join, *, foreign: bool = False) -> Drafting:
-        """A new row's drafting; its `off` says why if it does not draft. `foreign`: see `Opening`."""
-        drafting = self._open(join, foreign=foreign or join.slot in self._unseen)
-        if drafting.session is None:
-            self._unseen.add(join.slot)
-        else:
-            self._unseen.discard(join.slot)
-        return drafting
-
-    def _open(self, join: Join, *, foreign: bool) -> Drafting:
+    def open(self, join: Join) -> Drafting:
+        """A new row's drafting; its `off` says why if it does not draft."""
         asked, sampling = join.speculation, join.sampling
         if asked.disabled:
             return Drafting(off=DraftOff.DISABLED)
@@ -90,7 +78,7 @@ class Speculator:
         if self._how.widest(2) < 2:
             return Drafting(off=DraftOff.INEXACT)
         most = drafter.width if asked.most < 0 else min(asked.most, drafter.width)
-        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, foreign)
+        opening = Opening(join.id, join.slot, join.prompt, join.cached, sampling, most, join.source, join.kept)
         session = guard(lambda: drafter.open(opening))
         if isinstance(session, Fault):
             log.warning("%s failed for request %d: %s", drafter.kind, join.id, session.error)
@@ -120,6 +108,7 @@ class Speculator:
         """The row leaves its slot, where `keep` of its tokens stay."""
         session = row.drafting.session
         if session is not None:
+            self.pace.ended(row)
             self._trust(row, lambda: session.close(keep))
         if self._how.diagnostic is not None:
             self._how.diagnostic.close(row)
@@ -131,6 +120,18 @@ class Speculator:
             row.drafting.session, row.drafting.off = None, reason
             guard(lambda: session.close(0))
 
+    def keep(self, item: Keep) -> None:
+        """A slot's content is copied aside; a drafter that fails to do so too drafts worse later."""
+        for companion in self._how.companions:
+            done = guard(lambda companion=companion: companion.keep(item.slot, item.key))
+            if isinstance(done, Fault):
+                log.warning("a drafter's columns of slot %d could not be kept: %s", item.slot, done.error)
+
+    def drop(self, keys: Iterable[int]) -> None:
+        """Kept contents are given up."""
+        for companion in self._how.companions:
+            companion.drop(keys)
+
     # a tick
 
     def capture(self, rows: Sequence[Row]) -> tuple[int, ...]:
@@ -138,59 +139,22 @@ class Speculator:
         kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
         return tuple(sorted({layer for kind in kinds for layer in self._how.drafters[kind].needs.capture}))
 
-    def propose(self, rows: Sequence[Row], left: Mapping[int, int]) -> list[Proposal]:
-        """Proposals for each row of the next round, most of them empty. `left`: tokens a row may still emit, by id."""
-        limits = {row.id: self._limit(row, left[row.id]) for row in rows}
-        asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
-        width = self._width(len(rows), asking, limits)
+    def decide(self, rows: Sequence[Row], left: Mapping[int, int]) -> Intent:
+        """Whether the next round drafts, and how wide. `left`: tokens a row may still emit, by id. Host only."""
+        return self.pace.decide(rows, {row.id: self._limit(row, left[row.id]) for row in rows})
+
+    def propose(self, rows: Sequence[Row], intent: Intent) -> list[Proposal]:
+        """Proposals for each row of the next round, most of them empty."""
         proposals: dict[int, Proposal] = {}
-        if width > 1:
-            limits = {id: min(limit, width - 1) for id, limit in limits.items()}
-            for kind in {row.drafting.kind: None for row in asking}:
-                mine = [row for row in asking if row.drafting.kind is kind]
+        if intent.width > 1:
+            limits = {id: min(limit, intent.width - 1) for id, limit in intent.limits.items()}
+            for kind in {row.drafting.kind: None for row in intent.asking}:
+                mine = [row for row in intent.asking if row.drafting.kind is kind]
                 if kind is not None:
                     proposals |= self._ask(self._how.drafters[kind], mine, limits)
-        return self._fitted([proposals.get(row.id, NOTHING) for row in rows])
-
-    def company(self, rows: Sequence[Row]) -> str:
-        """The drafters whose forwards a tick of these rows contains, by name."""
-        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
-        return "+".join(sorted(kind for kind in kinds if self._how.drafters[kind].needs.forwards))
-
-    def launched(self) -> None:
-        """A round starts."""
-        self._started = self._clock()
-
-    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int) -> None:
-        """The round that was launched last, of all these rows, has been read."""
-        budget, seconds = self._how.budget, self._clock() - self._started
-        if budget is None:
-            return
-        budget.observe(self.company(drafted) if drafted else "", len(rows), width, seconds)
-        self._rounds += 1
-        if self._rounds % REMEMBER == 0:
-            self._how.remember(budget)
-        parked = [row for row in rows if row.drafting.parked]
-        if parked:
-            budget.waited(self.company(parked), seconds)
-
-    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
-        """How wide the tick may be, in columns."""
-        budget = self._how.budget
-        if not asking:
-            return 1
-        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
-        most = self._how.widest(1 + max(len(offer.reach) for offer in offers))
-        if budget is None or most <= 1:
-            return most
-        widths = sorted({self._how.widest(width) for width in range(2, most + 1)} - {1})
-        company = self.company(asking)
-        chosen = budget.choose(rows, offers, widths, company).width
-        for row in asking:
-            row.drafting.parked = chosen == 1
-        if chosen == 1 and budget.may_probe(company, rows, widths[0]):
-            return widths[0]
-        return chosen
+        fitted = self._fitted([proposals.get(row.id, NOTHING) for row in rows])
+        self.pace.promised(rows, fitted)
+        return fitted
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:
         asks = [
@@ -206,6 +170,8 @@ class Speculator:
             return {}
         least = max(self._how.least, 1)
         usable = {row.id: _usable(row, it) for row, it in zip(rows, made, strict=True)}
+        for row, it in zip(rows, made, strict=True):
+            row.drafting.forbidden = len(it) > 0 and not usable[row.id]
         return {id: it for id, it in usable.items() if len(it) >= least}
 
     def _drawing(self, row: Row) -> Drawing:

@@ -36,8 +36,8 @@ class Drafted:
     def off(self) -> DraftOff | None:
         """Why no round ran; None if one did.
 
-        A drafter that gave no reason and no proposal found nothing that was worth a round.
+        A drafter that gave no reason had no proposal.
         """
         if self.counters.rounds:
             return None
-        return self._last or (DraftOff.DOES_NOT_PAY if self.kind else DraftOff.NO_DRAFTER)
+        return self._last or (DraftOff.NO_PROPOSAL if self.kind else DraftOff.NO_DRAFTER)

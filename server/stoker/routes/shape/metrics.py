@@ -155,6 +155,9 @@ def _budget(view: BudgetView | None) -> Iterator[str]:
         yield f'stoker:ticks_by_columns_total{{columns="{width}"}} {count}'
     yield from _block("stoker:drafting_declined_total", "counter", "Ticks in which drafting would not have paid")
     yield f"stoker:drafting_declined_total {view.declined}"
+    yield from _block("stoker:draft_gain", "gauge", "Tokens per second of one drafted row over plain ones, as measured")
+    for it in view.verdicts:
+        yield f'stoker:draft_gain{{drafters="{it.drafters}",standing="{it.standing}"}} {it.gain:.6g}'
 
 
 def _block(name: str, kind: str, text: str) -> Iterator[str]:

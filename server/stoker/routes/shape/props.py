@@ -46,4 +46,15 @@ def _budget(view: BudgetView | None) -> Json:
     costs: dict[str, dict[str, float]] = {}
     for cost in view.costs:
         costs.setdefault(cost.drafters, {})[f"{cost.rows}x{cost.width}"] = round(1e3 * cost.seconds, 3)
-    return {"budget": {"tick_ms": costs, "ticks_by_width": dict(view.ticks), "declined": view.declined}}
+    drafters = {
+        it.drafters: {
+            "standing": it.standing,
+            "gain": round(it.gain, 3),
+            "width": it.width,
+            "requests": it.requests,
+            "acceptance": [round(p, 4) for p in it.acceptance],
+        }
+        for it in view.verdicts
+    }
+    shown: Json = {"tick_ms": costs, "ticks_by_width": dict(view.ticks), "declined": view.declined}
+    return {"budget": {**shown, "drafters": drafters}}

@@ -1,0 +1,92 @@
+"""What a block drafter borrows from its target: the embedding table and the head, raw, and its measures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mlx.core as mx
+from mlx import nn
+
+from stoker.core.errors import StartError
+from stoker.models.target import Target
+
+TABLES = ("embed_tokens", "embeddings", "wte", "tok_embeddings", "word_embeddings")
+"""What mlx-lm's models call their embedding."""
+HEAD = "lm_head"
+NORMS = ("norm", "embedding_norm", "final_layernorm", "ln_f")
+"""What they call their final norm."""
+ROOT_SCALED = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
+"""Families that multiply embeddings by the root of their width, in the middle of their forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    name: str
+    """The model's class, for errors."""
+    vocab: int
+    """Width of the logits."""
+    width: int
+    """Of the residual stream."""
+    depth: int
+    """Decoder layers."""
+    embedding: nn.Module
+    scale: float
+    """Of its embeddings."""
+    head: Callable[[mx.array], mx.array]
+    """[B, n, width] to [B, n, vocab], without the target's scaling and softcap."""
+    untied: bool
+    """True: the head is a matrix of its own."""
+    norm: Callable[[mx.array], mx.array] | None = None
+    """The final norm: from the residual stream behind the last layer to what the head reads; None: not found."""
+
+    def embed(self, ids: mx.array) -> mx.array:
+        """What the target's first layer reads for these ids: int32 [...] to [..., width]."""
+        found = self.embedding(ids)
+        return found if self.scale == 1.0 else found * self.scale
+
+    def final(self, stream: mx.array) -> mx.array:
+        """The residual stream behind the last layer, after the final norm. RuntimeError where that was not found."""
+        if self.norm is None:
+            raise RuntimeError(f"{self.name}: no final norm is found")
+        return self.norm(stream)
+
+
+def lend(target: Target) -> Lender:
+    """Raises StartError, naming the model's class, if its embedding is not found."""
+    model = target.model
+    modules = sorted(model.named_modules(), key=lambda item: item[0].count("."))
+    name = f"{type(model).__module__}.{type(model).__name__}"
+    table = next((module for path, module in modules if path.rpartition(".")[2] in TABLES), None)
+    if not isinstance(table, nn.Embedding | nn.QuantizedEmbedding):
+        raise StartError(f"{name}: no embedding table is found that a drafter could borrow")
+    head = next((module for path, module in modules if path.rpartition(".")[2] == HEAD), None)
+    return Lender(
+        name=name,
+        vocab=target.vocab,
+        width=_width(table),
+        depth=target.depth,
+        embedding=table,
+        scale=_scale(model, modules, _width(table)),
+        head=table.as_linear if head is None else head,
+        untied=head is not None,
+        norm=_norm(modules),
+    )
+
+
+def _norm(modules: list[tuple[str, nn.Module]]) -> nn.Module | None:
+    """The norm that stands beside the list of layers."""
+    beside = [module for _, module in modules if "layers" in module]
+    return next((module[name] for module in beside for name in NORMS if name in module), None)
+
+
+def _width(table: nn.Module) -> int:
+    """Of an embedding, packed or not."""
+    return table.dims if isinstance(table, nn.QuantizedEmbedding) else table["weight"].shape[-1]
+
+
+def _scale(model: nn.Module, modules: list[tuple[str, nn.Module]], width: int) -> float:
+    """What the model multiplies its embeddings by: mlx-lm keeps it as `embed_scale`, if it keeps it at all."""
+    for _, module in modules:
+        found = vars(module).get("embed_scale")
+        if isinstance(found, int | float):
+            return float(found)
+    return width**0.5 if model.model_type in ROOT_SCALED else 1.0

@@ -1,0 +1,114 @@
+"""Pace: how wide a tick is, by what the budget knows; and what a tick took and brought, for the budget to learn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stoker.core.clock import Clock
+from stoker.core.counters import DraftOff, Kind
+from stoker.rounds.base import Drafter, Proposal
+from stoker.rounds.budget import Budget, Offer
+from stoker.rounds.row import Row
+
+REMEMBER = 500
+"""Rounds between two times that the budget is written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the next round is to be."""
+
+    width: int
+    """Columns; 1: nobody drafts."""
+    asking: Sequence[Row]
+    limits: Mapping[int, int]
+    """Proposals that a row may have, by id."""
+
+
+class Pace:
+    def __init__(
+        self,
+        drafters: Mapping[Kind, Drafter],
+        widest: Callable[[int], int],
+        budget: Budget | None,
+        remember: Callable[[Budget], None],
+        clock: Clock,
+    ) -> None:
+        """`widest`, `budget`, `remember`: see `Speculation`."""
+        self._drafters, self._widest = drafters, widest
+        self._budget, self._remember = budget, remember
+        self._clock = clock
+        self._started = clock()
+        self._rounds = 0
+        self._promised = 0.0
+        """Proposals of the round in flight that are expected to be accepted."""
+
+    def decide(self, rows: Sequence[Row], limits: Mapping[int, int]) -> Intent:
+        """Whether the next round drafts, and how wide. Host only. `limits`: proposals that a row may have, by id."""
+        asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
+        return Intent(self._width(len(rows), asking, limits), asking, limits)
+
+    def promised(self, rows: Sequence[Row], proposals: Sequence[Proposal]) -> None:
+        """The next round verifies these."""
+        self._promised = sum(_promise(row, len(it)) for row, it in zip(rows, proposals, strict=True) if it)
+
+    def launched(self) -> None:
+        """A round is about to be built and started."""
+        self._started = self._clock()
+
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, accepted: int) -> None:
+        """The round that was launched last, of all these rows, has been read; `accepted` proposals were right."""
+        budget, seconds = self._budget, self._clock() - self._started
+        if budget is None:
+            return
+        company = self._company(drafted) if drafted else ""
+        budget.observe(company, len(rows), width, seconds)
+        if drafted:
+            budget.judge(company, self._promised, accepted)
+        self._rounds += 1
+        if self._rounds % REMEMBER == 0:
+            self._remember(budget)
+        parked = [row for row in rows if row.drafting.parked]
+        if parked:
+            budget.waited(self._company(parked), seconds)
+
+    def ended(self, row: Row) -> None:
+        """A request that could have drafted ends: the last one of a drafter's profile settles its verdict."""
+        budget = self._budget
+        if budget is not None and row.drafting.asked and budget.profiled(self._company([row])):
+            self._remember(budget)
+
+    def _company(self, rows: Sequence[Row]) -> str:
+        """The drafters whose forwards a tick of these rows contains, by name."""
+        kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
+        return "+".join(sorted(kind for kind in kinds if self._drafters[kind].needs.forwards))
+
+    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
+        budget = self._budget
+        if not asking:
+            return 1
+        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
+        most = self._widest(1 + max(len(offer.reach) for offer in offers))
+        if budget is None or most <= 1:
+            return most
+        widths = sorted({self._widest(width) for width in range(2, most + 1)} - {1})
+        company = self._company(asking)
+        chosen = budget.choose(rows, offers, widths, company).width
+        trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
+        for row, offer in zip(asking, offers, strict=True):
+            # With each trial there is new evidence; between two of them the reason stays.
+            known = row.drafting.parked if rows > 1 and not trial else None
+            row.drafting.asked = True
+            row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
+        return widths[0] if trial else chosen
+
+
+def _promise(row: Row, proposed: int) -> float:
+    """How many of its proposals a row's drafter expects to be accepted."""
+    session = row.drafting.session
+    return sum(session.reach(proposed)) if session is not None else 0.0
+
+
+def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:
+    """Why a row whose drafting does not pay among so many does not draft: would it pay alone?"""
+    alone = rows > 1 and budget.pays_alone(offer, widths, company)
+    return DraftOff.BATCH if alone else DraftOff.DOES_NOT_PAY
