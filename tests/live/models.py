@@ -14,6 +14,7 @@ from gguf_samples import sample, write
 END, START = 257, 256
 VOCAB = 259
 CONTEXT = 16384
+WINDOW = 64
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -21,7 +22,7 @@ TEMPLATE = (
 
 FAMILIES: dict[str, dict[str, object]] = {
     "llama": {"tie_word_embeddings": False},
-    "gemma3": {"sliding_window": 64},
+    "gemma3": {"sliding_window": WINDOW},
     "lfm2": {},
 }
 
@@ -49,12 +50,12 @@ def vocabulary(end: int = END) -> Callable[[gguf.GGUFWriter], None]:
     return put
 
 
-def tiny(path: Path, family: str = "llama", *, end: int = END, nudge: float = 0.0) -> Path:
+def tiny(path: Path, family: str = "llama", *, end: int = END, nudge: float = 0.0, **changes: object) -> Path:
     """Writes the tiny random model of a family, always the same one but for noise of size `nudge` on its weights.
 
-    `end` makes that token its end token.
+    `end` makes that token its end token; `changes` are of its configuration.
     """
-    made = sample(family, **{"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, **FAMILIES[family]})
+    made = sample(family, **{"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, **FAMILIES[family], **changes})
     random = np.random.default_rng(3)
     # Around zero: with the samples' common offset every text would be one token, again and again.
     made.weights = {

@@ -42,6 +42,12 @@ class Live:
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / 100
 
+    @property
+    def resident_mib(self) -> float:
+        """Its resident size in MiB (Linux)."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(text.partition("VmRSS:")[2].split()[0]) / 1024
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 

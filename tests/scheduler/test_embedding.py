@@ -63,7 +63,8 @@ async def test_a_cancelled_embedding_frees_its_slot() -> None:
     engine = FakeEngine()
     async with serving(engine, slots=1, context=5000, policy=Policy(batch=16)) as scheduler:
         stream = scheduler.submit(wanted(1, tuple(range(4000))))
-        await asyncio.sleep(0.01)
+        while not engine.rows:
+            await asyncio.sleep(0)
         scheduler.cancel(1)
         assert (await answer(scheduler, request(2))).tokens
     assert not engine.rows

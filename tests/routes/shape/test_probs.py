@@ -18,10 +18,10 @@ def test_logarithms_are_float32_and_never_infinite() -> None:
 
 
 def test_probabilities_after_sampling_leave_zeros_out() -> None:
-    probs = TokenProbs(0.0, ((97, 0.0), (98, -math.inf)))
+    probs = TokenProbs(0.75, ((97, 0.75), (99, 0.25), (98, 0.0)))
     (entry,) = entries([piece("a", 1, token=97, probs=probs)], TOKENIZER, post_sampling=True, special=False)
-    assert entry["prob"] == 1.0
-    assert [top["id"] for top in entry["top_probs"]] == [97]  # type: ignore[index,attr-defined]
+    assert entry["prob"] == 0.75
+    assert [(top["id"], top["prob"]) for top in entry["top_probs"]] == [(97, 0.75), (99, 0.25)]  # type: ignore[index,attr-defined]
 
 
 def test_pieces_without_probabilities_are_left_out_and_specials_show_on_wish() -> None:

@@ -23,10 +23,8 @@ def _before_sampling(token: int, probs: TokenProbs, tokenizer: Tokenizer, specia
 
 def _after_sampling(token: int, probs: TokenProbs, tokenizer: Tokenizer, special: bool) -> Json:
     """Alternatives of probability zero are left out."""
-    top = [
-        _named(id, tokenizer, special) | {"prob": chance} for id, value in probs.top if (chance := _chance(value)) > 0
-    ]
-    return _named(token, tokenizer, special) | {"prob": _chance(probs.logprob), "top_probs": top}
+    top = [_named(id, tokenizer, special) | {"prob": widen(chance)} for id, chance in probs.top if chance > 0]
+    return _named(token, tokenizer, special) | {"prob": widen(probs.logprob), "top_probs": top}
 
 
 def _named(token: int, tokenizer: Tokenizer, special: bool) -> Json:
@@ -36,7 +34,3 @@ def _named(token: int, tokenizer: Tokenizer, special: bool) -> Json:
 
 def _log(value: float) -> float:
     return widen(value) if math.isfinite(value) else -FLOAT_MAX
-
-
-def _chance(logarithm: float) -> float:
-    return widen(min(math.exp(logarithm), 1.0)) if logarithm > -math.inf else 0.0
