@@ -157,11 +157,9 @@ def _draft(value: dict[str, Any]) -> DraftSummary | None:
 
 
 def _probs(entry: dict[str, Any]) -> TokenProbs:
-    import math
 
     if "prob" in entry:
-        top = tuple((one["id"], math.log(one["prob"])) for one in entry["top_probs"])
-        return TokenProbs(math.log(entry["prob"]), top)
+        return TokenProbs(entry["prob"], tuple((one["id"], one["prob"]) for one in entry["top_probs"]))
     return TokenProbs(entry["logprob"], tuple((one["id"], one["logprob"]) for one in entry["top_logprobs"]))
 
 
