@@ -12,7 +12,7 @@ from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from stoker.core.errors import StartError
@@ -57,7 +57,8 @@ def create(state: State, lifespan: Lifespan | None = None) -> FastAPI:
     )
     app.add_middleware(Gate, state=state)
     errors.install(app, state)
-    app.add_exception_handler(ClientGoneError, _on_client_gone)
+    for gone in (ClientGoneError, ClientDisconnect):  # while it is answered, while its body is read
+        app.add_exception_handler(gone, _on_client_gone)
     api = (completion, chat, foreign, tokens, infill, embeddings, info, slots, adapters, health, page, leftovers)
     routers = [module.router(state) for module in api]
     for router in routers:

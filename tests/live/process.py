@@ -48,6 +48,11 @@ class Live:
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
+    @property
+    def open_files(self) -> int:
+        """Its open files and sockets (Linux)."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 

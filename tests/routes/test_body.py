@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.errors import ServerFault
-from stoker.routes.body import dump, members, parse
+from stoker.routes.body import DEEPEST, dump, members, parse
 
 
 def complaint(text: str | bytes) -> str:
@@ -94,7 +94,16 @@ def test_a_complaint_names_place_context_and_what_was_expected(
 
 def test_values_beyond_a_double_and_nesting_beyond_reason_are_refused() -> None:
     assert complaint("1e999") == "[json.exception.out_of_range.406] number overflow parsing '1e999'"
-    assert "nested too deeply" in complaint("[" * 200_000)
+    for level in ("[", '{"a":', '[{"a":'):
+        assert "nested too deeply" in complaint(level * 200_000)
+    assert "nested too deeply" in complaint("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1))
+    assert parse(b"[" * DEEPEST + b"]" * DEEPEST)
+    assert parse(b"[" + b"[]," * 1000 + b'"' + b"[" * 1000 + b'\\""]'), "neither many nor quoted ones are deep"
+
+
+def test_a_deep_text_that_breaks_off_is_read_to_its_fault() -> None:
+    said = complaint("[" * DEEPEST + "x")
+    assert said.startswith(f"[json.exception.parse_error.101] parse error at line 1, column {DEEPEST + 1}: ")
 
 
 def test_large_integers_become_floats() -> None:

@@ -99,3 +99,21 @@ async def test_finished_work_is_returned_and_an_error_of_the_work_is_raised() ->
     assert await while_connected(receive, asyncio.sleep(0, "done")) == "done"
     with pytest.raises(LookupError):
         await while_connected(receive, broken())
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    messages: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        assert message.get("status") in (499, None)
+
+    bench = Bench()
+    for path in ("/completion", "/v1/chat/completions", "/tokenize"):
+        messages[:] = [{"type": "http.request", "body": b'{"prompt"', "more_body": True}, {"type": "http.disconnect"}]
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": []}
+        await bench.app(scope, receive, send)
+    assert not bench.scheduler.requests
+    assert not caplog.records

@@ -18,18 +18,24 @@ _LONE = re.compile(rb"\\u[dD][89a-fA-F]")
 """Half a character, which Python lets pass; suspects only, as the backslash may itself be escaped."""
 
 
+DEEPEST = 200
+"""Levels of a value. Much that reads one calls itself at each, and Python allows about a thousand calls."""
+_NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""Brackets, and strings so that those in them are passed over."""
+
+
 class _NotJsonError(ValueError):
     """A word that only Python takes for a number."""
 
 
 def parse(text: bytes) -> object:
     """The value of a JSON text; ServerFault (500) with the library's words if it is none."""
+    if _depth(text) > DEEPEST:
+        raise ServerFault("[json.exception.parse_error.101] parse error: the value is nested too deeply")
     try:
         value: object = json.loads(
             text.decode("utf-8-sig"), parse_constant=_refuse, parse_float=_finite, parse_int=_int
         )
-    except RecursionError:
-        raise ServerFault("[json.exception.parse_error.101] parse error: the value is nested too deeply") from None
     except OverflowError as error:
         raise ServerFault(str(error)) from None
     except ValueError as error:
@@ -57,6 +63,20 @@ def dump(value: object) -> bytes:
     except ValueError:
         text = json.dumps(_tame(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "replace")
+
+
+def _depth(text: bytes) -> int:
+    """Levels of a text's value, or less where the text has too few brackets for many."""
+    if text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return 0
+    depth = deepest = 0
+    for found in _NESTING.finditer(text):
+        if (bracket := found[0]) in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket in (b"]", b"}"):
+            depth -= 1
+    return deepest
 
 
 def _refuse(constant: str) -> object:

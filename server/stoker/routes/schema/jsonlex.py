@@ -170,6 +170,9 @@ def _control(code: int) -> str:
     return f"invalid string: control character U+{code:04X} ({_CONTROL[code]}) must be escaped to {spelled}"
 
 
+_CLOSING = {"{": "}", "[": "]"}
+
+
 class Parser:
     """Walks a text until it breaks the grammar; `complaint` is the whole message."""
 
@@ -205,25 +208,25 @@ class Parser:
         self.demand(token, "end", "value", "end of input")
 
     def value(self, token: Token) -> None:
-        """One value whose first token is read; what it opens is left open."""
-        if token.kind == "{":
-            token = self.take("object key", "string literal")
-            if token.kind != "}":
-                self.member(token)
-        elif token.kind == "[":
-            token = self.take("value")
-            if token.kind != "]":
+        """One value whose first token is read; what it opens is left open. No call a level: texts may be deep."""
+        while token.kind in ("{", "["):
+            inside = self.take("object key", "string literal") if token.kind == "{" else self.take("value")
+            if inside.kind == _CLOSING[token.kind]:
+                return
+            if token.kind == "{":
+                inside = self.member(inside)
+            else:
                 self.open.append("]")
-                self.value(token)
-        elif token.kind not in ("string", "value"):
+            token = inside
+        if token.kind not in ("string", "value"):
             raise _GrammarError("value", f"unexpected {token.name}", "'[', '{', or a literal")
 
-    def member(self, token: Token) -> None:
-        """A key, the colon and the start of its value."""
+    def member(self, token: Token) -> Token:
+        """A key and the colon; returns the first token of its value."""
         self.demand(token, "string", "object key", "string literal")
         self.demand(self.take("object separator", "':'"), ":", "object separator", "':'")
         self.open.append("}")
-        self.value(self.take("value"))
+        return self.take("value")
 
     def follow(self) -> None:
         """What comes after a value inside an array or an object."""
@@ -233,7 +236,7 @@ class Parser:
         if token.kind == ",":
             if closing == "}":
                 self.open.pop()
-                self.member(self.take("object key", "string literal"))
+                self.value(self.member(self.take("object key", "string literal")))
             else:
                 self.value(self.take("value"))
             return
