@@ -4,7 +4,7 @@ Subclasses of the engine's parts set marks where one thing ends and the next beg
 themselves, so such a round has one synchronisation more than a real one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -17,6 +17,7 @@ from stoker.models.sampling import Choice, Row, Sampler
 from stoker.models.target import Target
 from stoker.rounds.base import Proposal
 from stoker.rounds.engine import Engine
+from stoker.rounds.pace import Intent, Pace
 from stoker.rounds.row import Row as EngineRow
 from stoker.rounds.speculator import Speculation as How
 from stoker.rounds.speculator import Speculator
@@ -84,22 +85,29 @@ def _host(phases: Phases, seconds: float) -> None:
     phases.host += seconds
 
 
-class _Speculator(Speculator):
-    def __init__(self, watch: Watch, how: How, context: int) -> None:
-        super().__init__(how, context)
+class _Pace(Pace):
+    def __init__(self, watch: Watch, how: How) -> None:
+        super().__init__(how.drafters, how.widest, how.budget, how.remember, now)
         self._watch = watch
-
-    def propose(self, rows: Sequence[EngineRow], left: Mapping[int, int]) -> list[Proposal]:
-        self._watch.mark(_host)
-        made = super().propose(rows, left)
-        mx.eval([it.tokens for it in made if isinstance(it.tokens, mx.array)])
-        self._watch.drafting = any(map(len, made))
-        self._watch.mark(_draft)
-        return made
 
     def landed(self, rows: Sequence[EngineRow], drafted: Sequence[EngineRow], width: int, accepted: int) -> None:
         self._watch.mark(_sync)
         super().landed(rows, drafted, width, accepted)
+
+
+class _Speculator(Speculator):
+    def __init__(self, watch: Watch, how: How, context: int) -> None:
+        super().__init__(how, context)
+        self._watch = watch
+        self.pace = _Pace(watch, how)
+
+    def propose(self, rows: Sequence[EngineRow], intent: Intent) -> list[Proposal]:
+        self._watch.mark(_host)
+        made = super().propose(rows, intent)
+        mx.eval([it.tokens for it in made if isinstance(it.tokens, mx.array)])
+        self._watch.drafting = any(map(len, made))
+        self._watch.mark(_draft)
+        return made
 
 
 class _Sampler(Sampler):
