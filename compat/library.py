@@ -57,9 +57,13 @@ class Case:
 
     @property
     def greedy(self) -> bool:
-        """True when the request fixes its text by temperature 0 (or below, which is clamped to 0)."""
-        warmth = self.context.asked("temperature")
-        return isinstance(warmth, int | float) and warmth <= 0 and not self.volatile
+        """True when the request fixes its text by temperature 0 (or below, which is clamped to 0).
+
+        A chain of samplers without that one draws from the whole distribution all the same.
+        """
+        warmth, chain = self.context.asked("temperature"), self.context.asked("samplers")
+        cold = isinstance(warmth, int | float) and warmth <= 0
+        return cold and (not isinstance(chain, list) or "temperature" in chain) and not self.volatile
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _leave)  # so that what runs is ended too
     args = parser().parse_args(argv)
     wanted = expected()
-    files: list[str] = args.files or list(wanted.files)
+    listed = {file_of(name) for name in wanted.passes}
+    files: list[str] = args.files or [file for file in wanted.files if args.all or file in listed]
     tests: Path = args.tests or upstream_source.fetched(args.cache)
     python = upstream_source.python_for_tests(args.cache)
     command = [str(python), "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", PLUGIN]

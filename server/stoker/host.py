@@ -126,6 +126,10 @@ def _service(booted: Booted, settings: Settings) -> Service:
     )
 
 
+VERBOSE = 9
+"""Above this verbosity answers are verbose too, as upstream (`--verbose` is the highest)."""
+
+
 def _defaults(settings: Settings) -> Defaults:
     return Defaults(
         cache_prompt=settings.cache_prompt,
@@ -141,6 +145,7 @@ def _defaults(settings: Settings) -> Defaults:
         reasoning_budget=settings.reasoning_budget,
         reasoning_budget_message=settings.reasoning_budget_message,
         chat_parsing=not settings.skip_chat_parsing,
+        verbose=settings.verbosity > VERBOSE,
         special=settings.special,
         spm_infill=settings.spm_infill,
         embd_normalize=settings.embd_normalize,

@@ -34,12 +34,13 @@ def test_names_of_this_machine_are_hidden_everywhere() -> None:
 def test_repetitions_vectors_and_pages_are_shortened() -> None:
     assert record.packed("word " * 300, {}) == {"$repeat": "word ", "$times": 300}
     assert record.packed("word " * 9, {}) == "word " * 9
-    same: list[Json] = [0.5] * 16
-    vector = record.packed(same, {})
+    long: list[Json] = [0.5] * 16
+    vector = record.packed(long, {})
     assert isinstance(vector, dict)
-    assert unpacked(vector) == [0.5] * 16
-    for plain in ([0.1] * 16, [0.5] * 15, [*([0.5] * 16), 1]):
-        assert record.packed(list(plain), {}) == plain
+    assert unpacked(vector) == long
+    plain: list[list[Json]] = [[0.1] * 16, [0.5] * 15, [*long, 1]]
+    for values in plain:
+        assert record.packed(values, {}) == values
     page = record.recorded(Answer(200, {}, "text", text="<p>" * 4000), {})
     assert page == {"status": 200, "headers": {}, "text_omitted": 12000}
 

@@ -24,7 +24,7 @@ def test_each_shape_is_measured_and_nothing_stays(kind: str, tmp_path: Path) -> 
         drafter = DFlash(net("dflash", target, tmp_path), target)
     budget = Budget()
     rehearse(budget, target, drafter, (1, 3), (2, 4))
-    assert set(budget.tables) == {kind}
+    assert {company for company, table in budget.tables.items() if table.cells} == {kind}
     assert set(budget.tables[kind].cells) == {(1, 2), (1, 4), (3, 2), (3, 4)}
     assert target.lengths == (0, 0, 0)
     if isinstance(drafter, DFlash):

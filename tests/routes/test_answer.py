@@ -12,6 +12,7 @@ from stoker.core.errors import ContextExceeded, ServerFault, Unavailable
 from stoker.core.events import Failed, StopType, Tokens
 from stoker.core.request import MAX_SEED, Request
 from stoker.core.work import TokenProbs
+from stoker.routes.service import Defaults
 
 DRAFT = DraftSummary(Kind.PROMPT_LOOKUP, 10, 9, 8, 3)
 NINE = [
@@ -175,6 +176,14 @@ async def test_text_chunks_carry_probabilities_and_timings_when_asked_for() -> N
     assert done == "[DONE]"
     native = frames(await made.post("/completion", {"prompt": "p", "stream": True, "n_probs": 1}))
     assert list(native[0])[-1] == "completion_probabilities"
+
+
+async def test_a_verbose_server_is_verbose_unless_a_request_says_otherwise() -> None:
+    made = bench(defaults=Defaults(verbose=True))
+    said = [
+        (await made.post("/v1/chat/completions", {"messages": [], **more})).json() for more in ({}, {"verbose": False})
+    ]
+    assert ["__verbose" in answer for answer in said] == [True, False]
 
 
 async def test_verbose_streams_show_the_native_object_at_the_end() -> None:

@@ -138,6 +138,11 @@ async def test_settings_tell_the_chat_format_and_the_generation_prompt() -> None
     assert (report["chat_format"], report["generation_prompt"]) == ("peg-native", "<|im_start|>assistant\n")
 
 
+async def test_parts_of_a_message_that_is_continued_are_paragraphs() -> None:
+    parts = [{"type": "text", "text": "It"}, {"type": "text", "text": "is"}]
+    assert (await prompt(bench(), USER, {"role": "assistant", "content": parts})).endswith("It\n\nis")
+
+
 async def test_a_final_assistant_message_is_continued_and_part_of_the_answer() -> None:
     made = bench(says(" blue"))
     sent = body(USER, {"role": "assistant", "content": [{"type": "text", "text": "It is"}]})

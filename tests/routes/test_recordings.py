@@ -157,11 +157,9 @@ def _draft(value: dict[str, Any]) -> DraftSummary | None:
 
 
 def _probs(entry: dict[str, Any]) -> TokenProbs:
-    import math
 
     if "prob" in entry:
-        top = tuple((one["id"], math.log(one["prob"])) for one in entry["top_probs"])
-        return TokenProbs(math.log(entry["prob"]), top)
+        return TokenProbs(entry["prob"], tuple((one["id"], one["prob"]) for one in entry["top_probs"]))
     return TokenProbs(entry["logprob"], tuple((one["id"], one["logprob"]) for one in entry["top_logprobs"]))
 
 
@@ -317,9 +315,9 @@ def bench_for(case: Case, template: ChatTemplate, tokenizer: RecordedTokenizer) 
 
 
 def _drafting(args: tuple[str, ...]) -> Drafting:
-    """What a profile's command line says of drafting, as the server reads it."""
+    """What a profile's command line says of drafting, as the server reads it; all of them name a model."""
     speaking = args[: args.index("--metrics")] if "--spec-type" in args else ()
-    return settings(parse(speaking, {}, options()).given, {}).drafting()
+    return settings(parse(("-m", "MODEL.gguf", *speaking), {}, options()).given, {}).drafting()
 
 
 _INFO = type(INFO)("MODEL.gguf", "llama", "Q4_1", 49152, 8192, 576, 134515008, 96576768)

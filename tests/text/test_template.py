@@ -169,7 +169,34 @@ def test_built_in_templates_render_a_turn(name: str) -> None:
     text = template.render([USER, {"role": "assistant", "content": "Yo"}, USER])
     assert text.count("Hi") == 2
     assert text.endswith(template.generation_prompt)
-    assert template.generation_prompt
+    assert template.generation_prompt or name.startswith(("llama2", "mistral", "minicpm", "deepseek-ocr"))
+
+
+BUILT_IN = {
+    "command-r": "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>S<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|USER_TOKEN|>A"
+    "<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>B<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|>"
+    "<|USER_TOKEN|>C<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+    "llama2": "[INST]  S\n A [/INST]B </s>[INST] C [/INST]",
+    "llama2-sys-bos": "[INST] <<SYS>>\n S\n<</SYS>>\n\n A [/INST]B </s><s>[INST] C [/INST]",
+    "llama2-sys-strip": "[INST] <<SYS>>\nS\n<</SYS>>\n\nA [/INST]B</s>[INST] C [/INST]",
+    "mistral-v1": " [INST]  S\n\n A [/INST] B </s> [INST] C [/INST]",
+    "mistral-v3": "[INST]  S\n\n A[/INST] B</s>[INST] C[/INST]",
+    "mistral-v3-tekken": "[INST] S\n\n A[/INST]B </s>[INST]C[/INST]",
+    "mistral-v7": "[SYSTEM_PROMPT]  S[/SYSTEM_PROMPT][INST]  A[/INST] B </s>[INST] C[/INST]",
+    "phi4": "<|im_start|>system<|im_sep|> S<|im_end|><|im_start|>user<|im_sep|> A<|im_end|>"
+    "<|im_start|>assistant<|im_sep|>B <|im_end|><|im_start|>user<|im_sep|>C<|im_end|><|im_start|>assistant<|im_sep|>",
+    "chatglm4": "[gMASK]<sop><|system|>\n S<|user|>\n A<|assistant|>\nB <|user|>\nC<|assistant|>\n",
+    "minicpm": "S<用户>A<AI>B<用户>C<AI>",
+    "deepseek3": " S\n\n<｜User｜> A<｜Assistant｜>B <｜end▁of▁sentence｜><｜User｜>C<｜Assistant｜>",
+}
+"""By name: what a short conversation becomes, read off llama.cpp's own rules; ` S`, ` A` and `B ` have a blank."""
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_template_puts_a_models_own_marks_around_each_turn(name: str) -> None:
+    roles = (("system", " S"), ("user", " A"), ("assistant", "B "), ("user", "C"))
+    messages = [{"role": role, "content": content} for role, content in roles]
+    assert ChatTemplate(resolve(name)).render(messages) == BUILT_IN[name]
 
 
 def test_an_unknown_name_is_refused_with_the_list() -> None:

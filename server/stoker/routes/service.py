@@ -148,6 +148,8 @@ class Defaults:
     jinja: bool = True
     """False (`--no-jinja`): the template is used all the same, but requests with tools are refused."""
     template_kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
+    verbose: bool = False
+    """OpenAI's answers have the native one beside them, unless a request says otherwise."""
     special: bool = False
     """`--special`: control tokens show in the text."""
     spm_infill: bool = False

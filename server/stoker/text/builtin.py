@@ -1,6 +1,7 @@
 """Chat templates that `--chat-template` can name; the first also serves models that bring none."""
 
 from stoker.core.errors import StartError
+from stoker.text.turns import TURNS
 
 CHATML = (
     "{% for message in messages %}"
@@ -33,7 +34,51 @@ _ZEPHYR = (
     "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 )
 
-TEMPLATES = {"chatml": CHATML, "llama3": _LLAMA3, "gemma": _GEMMA, "phi3": _PHI3, "zephyr": _ZEPHYR}
+
+def _llama2(system: tuple[str, str], *, bos: str = "", strip: bool = False) -> str:
+    """`system`: marks around a system message; `bos`: before each turn but the first."""
+    content = "message['content'] | trim" if strip else "message['content']"
+    return (
+        "{% for message in messages %}"
+        "{% if loop.first %}{{ '[INST] ' }}{% elif loop.previtem['role'] == 'assistant' %}"
+        f"{{{{ '{bos}[INST] ' }}}}{{% endif %}}"
+        f"{{% if message['role'] == 'system' %}}{{{{ {system[0]!r} }}}}{{{{ {content} }}}}{{{{ {system[1]!r} }}}}"
+        f"{{% elif message['role'] == 'user' %}}{{{{ {content} }}}}{{{{ ' [/INST]' }}}}"
+        f"{{% else %}}{{{{ {content} }}}}{{{{ '</s>' }}}}{{% endif %}}"
+        "{% endfor %}"
+    )
+
+
+def _mistral(lead: str, blank: str, *, strip: bool = False) -> str:
+    """The forms before v7: a system message opens the turn of its user."""
+    answer = "message['content'] | trim" if strip else "message['content']"
+    return (
+        "{% for message in messages %}"
+        "{% if loop.first or loop.previtem['role'] == 'assistant' %}"
+        f"{{{{ '{lead}[INST]{blank}' }}}}{{% endif %}}"
+        "{% if message['role'] == 'system' %}{{ message['content'] + '\n\n' }}"
+        f"{{% elif message['role'] == 'user' %}}{{{{ message['content'] + '{lead}[/INST]' }}}}"
+        f"{{% else %}}{{{{ '{blank}' }}}}{{{{ {answer} }}}}{{{{ '</s>' }}}}{{% endif %}}"
+        "{% endfor %}"
+    )
+
+
+_SYS = ("<<SYS>>\n", "\n<</SYS>>\n\n")
+TEMPLATES = {
+    "chatml": CHATML,
+    "llama3": _LLAMA3,
+    "gemma": _GEMMA,
+    "phi3": _PHI3,
+    "zephyr": _ZEPHYR,
+    "llama2": _llama2(("", "\n")),
+    "llama2-sys": _llama2(_SYS),
+    "llama2-sys-bos": _llama2(_SYS, bos="<s>"),
+    "llama2-sys-strip": _llama2(_SYS, strip=True),
+    "mistral-v1": _mistral(" ", " "),
+    "mistral-v3": _mistral("", " ", strip=True),
+    "mistral-v3-tekken": _mistral("", ""),
+    **{name: turns.source for name, turns in TURNS.items()},
+}
 
 
 def resolve(text: str) -> str:

@@ -120,13 +120,13 @@ def fit(messages: Sequence[Message], caps: Caps, *, keep_developer: bool) -> lis
     return cast("list[Message]", fitted)
 
 
-def join_text(content: object) -> str:
+def join_text(content: object, between: str = "\n") -> str:
     """The text of a message's content, its parts on lines of their own."""
     if isinstance(content, str):
         return content
     parts = cast("list[object]", content) if isinstance(content, list) else []
     texts = [cast("Mapping[str, object]", part).get("text") for part in parts if isinstance(part, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return between.join(text for text in texts if isinstance(text, str))
 
 
 def _fit_one(message: Message, caps: Caps, keep_developer: bool) -> dict[str, object]:

@@ -49,7 +49,8 @@ def read_conversation(body: Body, service: Service) -> Conversation:
     thought = lenient(messages[-1], "reasoning_content", "")
     if body.get("continue_final_message") == "reasoning_content":
         return conversation.continued(Start(thought=thought, open=True))
-    return conversation.continued(Start(join_text(messages[-1].get("content")), thought))
+    content = join_text(messages[-1].get("content"), "\n\n")  # as upstream; elsewhere its parts are on single lines
+    return conversation.continued(Start(content, thought))
 
 
 def native_fields(body: Body, conversation: Conversation) -> Body:

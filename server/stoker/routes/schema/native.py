@@ -110,7 +110,7 @@ def read_options(body: Body, service: Service) -> Options:
         return_tokens=read_bool(body, "return_tokens", False),
         return_progress=read_bool(body, "return_progress", False),
         timings_per_token=read_bool(body, "timings_per_token", False),
-        verbose=read_bool(body, "verbose", False),
+        verbose=read_bool(body, "verbose", defaults.verbose),
         echo=lenient(body, "echo", False),
         ping_interval=read_int(body, tables.PING, defaults.ping_interval),
         n=read_int(body, tables.choices(service.slots), 1),
