@@ -120,16 +120,24 @@ def _listen(settings: Settings) -> socket.socket:
     """The listening socket, so that a port that is taken is known before a model is loaded."""
     try:
         if settings.host.endswith(".sock"):
-            Path(settings.host).unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX)
-            listener.bind(settings.host)
-            listener.listen()
-            return listener
+            return _listen_at(settings.host)
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         return socket.create_server((settings.host, settings.port), family=family, reuse_port=settings.reuse_port)
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror or error}; --host and --port choose") from None
+
+
+def _listen_at(path: str) -> socket.socket:
+    Path(path).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(path)
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def _address(settings: Settings, listener: socket.socket) -> str:

@@ -98,7 +98,7 @@ async def boot(settings: Settings, device: Device) -> Booted:
 
     engine = SleepingEngine(machine.engine, build)
     vocabulary = Vocabulary(piece, tokenizer.end_ids)
-    scheduler = Scheduler(engine, device, traits, vocabulary, _policy(settings), engine)
+    scheduler = Scheduler(engine, device, traits, vocabulary, policy(settings), engine)
     log.info(
         "loaded %s: %s %s, weights %s, %d slots of %d tokens, in %.1f s",
         info.path, info.family, info.ftype, machine.loaded.weights, traits.slots, traits.context, clock.now() - begun,
@@ -119,7 +119,8 @@ async def boot(settings: Settings, device: Device) -> Booted:
     )
 
 
-def _policy(settings: Settings) -> Policy:
+def policy(settings: Settings) -> Policy:
+    """What the command line says about scheduling."""
     return Policy(
         batch=settings.n_batch,
         max_queue=settings.max_queue_depth,
