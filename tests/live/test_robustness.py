@@ -32,7 +32,6 @@ SLOTS, CONTEXT = 4, 512
 AT_ONCE = 8
 WARM_UP = 300
 WORDS = 12_000
-"""More than the tokenizer remembers."""
 UNFORESEEN = ("internal error", "the engine failed", "the engine has stopped")
 FULL = pytest.mark.slow
 GROWTH = 1.05
@@ -55,8 +54,24 @@ def server(target_path: Path, folder: Path) -> Iterator[Live]:
         "--embeddings", "--pooling", "mean", "--chat-template", TOOL_TEMPLATE,
     )  # fmt: skip
     live = start(words, folder / "log")
+    asyncio.run(warm_up(live))
     yield live
     live.stop()
+
+
+async def warm_up(live: Live) -> None:
+    """Its allocators meet prompts and answers of all lengths, its tokenizer more words than it remembers."""
+    random, gate = Random(1), asyncio.Semaphore(AT_ONCE)
+
+    async def say(client: Client, prompt: int, count: int) -> None:
+        async with gate:
+            await client.complete("a" * prompt, count, cache_prompt=False)
+
+    async with client_of(live.url) as client:
+        words = " ".join(f"{random.getrandbits(64):x}" for _ in range(WORDS))
+        await client.ask("/tokenize", {"content": words})
+        lengths = [(random.randrange(1, CONTEXT - 40), random.randrange(1, 32)) for _ in range(WARM_UP)]
+        await asyncio.gather(*(say(client, *pair) for pair in lengths))
 
 
 @pytest.fixture
@@ -74,18 +89,8 @@ class Watch:
     answer: Body
     size: float = 0.0
 
-    async def settle(self) -> None:
-        """From here on the process may not grow: its allocators have met all lengths, its tokenizer many words."""
-        random, gate = Random(1), asyncio.Semaphore(AT_ONCE)
-        words = " ".join(f"{random.getrandbits(64):x}" for _ in range(WORDS))
-        await self.client.ask("/tokenize", {"content": words})
-
-        async def say(prompt: int, count: int) -> None:
-            async with gate:
-                await self.client.complete("a" * prompt, count, cache_prompt=False)
-
-        lengths = [(random.randrange(1, CONTEXT - 40), random.randrange(1, 32)) for _ in range(WARM_UP)]
-        await asyncio.gather(*(say(*pair) for pair in lengths))
+    def settle(self) -> None:
+        """From here on the process may not grow."""
         self.size = self.live.resident_mib
 
     async def check(self) -> None:
@@ -123,7 +128,7 @@ async def test_spoilt_bodies_are_answered_and_harm_nobody(server: Live, client: 
 
     async with watched(server, client) as watch:
         await asyncio.gather(*(send(seed) for seed in range(count // 4)))
-        await watch.settle()
+        watch.settle()
         await asyncio.gather(*(send(seed) for seed in range(count // 4, count)))
     assert sum(statuses.values()) == count
     assert statuses[200] > count // 10, "some are right, so that what is behind the parsers is met too"
@@ -160,7 +165,7 @@ async def test_connections_that_break_off_free_what_they_held(server: Live, clie
     async with watched(server, client) as watch:
         await asyncio.gather(*(leave(seed) for seed in range(50)))
         await client.until_busy(0)
-        await watch.settle()
+        watch.settle()
         files = server.open_files
         await asyncio.gather(*(leave(seed) for seed in range(50, 50 + count)))
         await client.until_busy(0)
@@ -179,7 +184,7 @@ async def test_a_slot_file_cut_at_any_byte_of_its_header_changes_nothing(
 ) -> None:
     asked = {**NORMAL, "id_slot": 0, "cache_prompt": True}
     async with watched(server, client) as watch:
-        await watch.settle()
+        watch.settle()
     await client.ask("/completion", asked)
     saved = await client.post("/slots/0?action=save", {"filename": "whole"})
     assert saved.status_code == 200
