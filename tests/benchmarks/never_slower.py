@@ -13,7 +13,6 @@ import os
 import random
 import statistics
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,33 +25,18 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from rounds.harness import GREEDY, Harness, Wanted
-from rounds.oracle import Oracle, OracleSession
+from rounds.oracle import Learned, Oracle, OracleSession
 from stoker.core import clock
 from stoker.models.fetch import cache_directory, default_model
 from stoker.models.load import load
 from stoker.models.target import Target
 from stoker.rounds.assembly import seed
 from stoker.rounds.base import Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance, Budget
+from stoker.rounds.budget import Budget
 from stoker.rounds.speculator import Speculation as How
 
 WIDTH = 8
 PROMPT = 100
-
-
-@dataclass
-class Hopeless(OracleSession):
-    """Learns from its rounds what it is worth, as every real session does."""
-
-    acceptance: Acceptance = field(default_factory=Acceptance)
-
-    def reach(self, limit: int) -> list[float]:
-        return self.acceptance.reach(min(limit, self.most))
-
-    def observe(self, verdict, proposed, features) -> None:
-        super().observe(verdict, proposed, features)
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
 
 
 class Random(Oracle):
@@ -60,8 +44,8 @@ class Random(Oracle):
     def needs(self) -> Needs:
         return Needs()
 
-    def open(self, opening: Opening) -> Hopeless:
-        return Hopeless(opening.prompt, (), random.Random(opening.id), opening.most)
+    def open(self, opening: Opening) -> Learned:
+        return Learned(opening.prompt, (), random.Random(opening.id), opening.most)
 
     def _draft(self, session: OracleSession, limit: int) -> Proposal:
         return Proposal([session.rng.randrange(self.vocab) for _ in range(min(limit, self.most))])

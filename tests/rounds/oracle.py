@@ -13,6 +13,7 @@ import mlx.core as mx
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
+from stoker.rounds.budget import Acceptance
 
 
 @dataclass
@@ -46,6 +47,21 @@ class OracleSession:
 
     def close(self, keep: int) -> None:
         self.closed = keep
+
+
+@dataclass
+class Learned(OracleSession):
+    """Says what it has learned from its rounds, as the sessions of real drafters do."""
+
+    acceptance: Acceptance = field(default_factory=Acceptance)
+
+    def reach(self, limit: int) -> Sequence[float]:
+        return self.acceptance.reach(min(limit, self.most))
+
+    def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
+        super().observe(verdict, proposed, features)
+        if proposed:
+            self.acceptance.observe(verdict.tested, verdict.accepted)
 
 
 @dataclass

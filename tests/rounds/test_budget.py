@@ -1,6 +1,6 @@
 """The budget as arithmetic, and in the engine on a scripted clock: drafting never costs, and is found again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -8,7 +8,7 @@ import pytest
 
 from fakes import FakeClock
 from rounds.harness import GREEDY, Harness, Wanted
-from rounds.oracle import Oracle, OracleSession
+from rounds.oracle import Learned, Oracle, OracleSession
 from rounds.table import TableTarget
 from stoker.core.counters import DraftOff
 from stoker.core.info import TickCost
@@ -115,24 +115,9 @@ CYCLE = mx.array([[30.0 * (b == (a + 1) % VOCAB) for b in range(VOCAB)] for a in
 
 
 @dataclass
-class Learned(OracleSession):
-    """An oracle that says what it has learned, as real drafters do; wrong until `pays_from` tokens are out."""
-
-    acceptance: Acceptance | None = None
-
-    def reach(self, limit: int) -> Sequence[float]:
-        assert self.acceptance is not None
-        return self.acceptance.reach(min(limit, self.most))
-
-    def observe(self, verdict, proposed, features) -> None:
-        super().observe(verdict, proposed, features)
-        assert self.acceptance is not None
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
-
-
-@dataclass
 class LateOracle(Oracle):
+    """Wrong until `pays_from` tokens are out."""
+
     pays_from: int = 0
     forwards: bool = False
 
@@ -142,7 +127,7 @@ class LateOracle(Oracle):
 
     def open(self, opening: Opening) -> Learned:
         session = super().open(opening)
-        learned = Learned(session.prompt, session.truth, session.rng, session.most, acceptance=Acceptance())
+        learned = Learned(session.prompt, session.truth, session.rng, session.most)
         self.sessions[-1] = learned
         return learned
 

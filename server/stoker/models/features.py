@@ -14,8 +14,8 @@ NORMS = ("norm", "embedding_norm", "final_layernorm", "final_layer_norm", "final
 Norm = Callable[[mx.array], mx.array]
 
 
-def final_norm(model: nn.Module) -> Norm:
-    """The norm between the last layer and the head. StartError, naming the model, where no name of it is known."""
+def find_norm(model: nn.Module) -> Norm | None:
+    """The norm between the last layer and the head; None where no name of it is known."""
     first = cast("list[nn.Module]", model.layers)[0]
     for module in model.modules():
         values = cast("dict[str, object]", module)
@@ -23,5 +23,13 @@ def final_norm(model: nn.Module) -> Norm:
         found = [values[name] for name in NORMS if name in values] if owns else []
         if found:
             return cast("Norm", found[0])
+    return None
+
+
+def final_norm(model: nn.Module) -> Norm:
+    """The same; StartError, naming the model, where there is none."""
+    found = find_norm(model)
+    if found is not None:
+        return found
     name = f"{type(model).__module__}.{type(model).__name__}"
     raise StartError(f"{name} has no final norm by a known name, so it makes no embeddings")

@@ -17,7 +17,7 @@ from typing import cast
 import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
-from stoker.core.counters import DraftOff, Kind
+from stoker.core.counters import Kind
 from stoker.core.prefix import common_prefix
 from stoker.models.nets.backbone import BlockNet
 from stoker.models.nets.context import Context
@@ -29,14 +29,16 @@ from stoker.models.snapshot import Snapshot
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
+from stoker.rounds.chain import sure_of
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.session import NetworkSession
 
 DEBT = 32
 """Pending columns that are run into the context though nobody drafts."""
 
 
 @dataclass(slots=True)
-class BlockSession:
+class BlockSession(NetworkSession):
     """One request: all its tokens, and the columns whose features still wait to be run into the context."""
 
     context: Context
@@ -49,20 +51,9 @@ class BlockSession:
     """Residual streams of the columns behind the context, [n, T · H] each."""
 
     @property
-    def wants_round(self) -> bool:
-        return self.most > 0
-
-    @property
-    def off(self) -> DraftOff | None:
-        return None
-
-    @property
     def waiting(self) -> int:
         """Pending columns."""
         return sum(piece.shape[0] for piece in self.pending)
-
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
 
     def read(self, stop: int, features: Features) -> None:
         """Runs along with the prompt. What is read again takes the place of what was there."""
@@ -254,9 +245,7 @@ class BlockDrafter:
         """Proposals of each row before the first doubtful slot. Must be read: the one extra synchronisation."""
         if sure is None:
             return list(counts)
-        leading = mx.cumprod((sure >= self._least_p).astype(mx.int32), axis=1).sum(axis=1)
-        likely = cast("list[int]", leading.tolist())
-        return [min(count, n) for count, n in zip(counts, likely, strict=True)]
+        return sure_of(sure, self._least_p, counts)
 
 
 def _mine(ask: Ask) -> BlockSession:

@@ -167,16 +167,16 @@ class Budget:
         return self._most_promising(1, [offer], widths, company).gain > MARGIN
 
     def _most_promising(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str) -> Choice:
-        plain = self.cost("", rows, 1)
-        if not plain or not widths:
+        if not self.cost("", rows, 1) or not widths:
             return Choice(max(widths, default=1), 1.0)
-        trust, best = self.trust(company), Choice(1, 0.0)
-        for width in widths:
-            tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
-            gain = (tokens / self.cost(company, rows, width)) / (rows / plain)
-            if gain > best.gain:
-                best = Choice(width, gain)
-        return best
+        trust = self.trust(company)
+        return max((self._gain(company, rows, width, offers, trust) for width in widths), key=lambda it: it.gain)
+
+    def _gain(self, company: str, rows: int, width: int, offers: Sequence[Offer], trust: float = 1.0) -> Choice:
+        """What a width promises. `trust`: accepted proposals for each that is expected."""
+        plain, cost = self.cost("", rows, 1), self.cost(company, rows, width)
+        tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
+        return Choice(width, tokens / rows * plain / cost if cost else 0.0)
 
     def _unknown(self, company: str) -> bool:
         """True while a drafter's profile has too few rounds to decline it by."""
@@ -214,16 +214,13 @@ class Budget:
     def verdict(self, company: str) -> DraftVerdict:
         """What one row alone gains, by what is known now: the same arithmetic as `choose`."""
         profile = self.profiles[company]
-        reach, plain = profile.acceptance.reach(profile.most), self.cost("", 1, 1)
-        gain, width = 0.0, 1
-        for columns in range(2, profile.most + 2):
-            cost = self.cost(company, 1, columns)
-            promised = (1 + sum(reach[: columns - 1])) * plain / cost if cost else 0.0
-            gain, width = max((gain, width), (promised, columns))
-        standing = Standing.KEPT if gain > MARGIN else Standing.DECLINED
+        reach = profile.acceptance.reach(profile.most)
+        choices = (self._gain(company, 1, width, [Offer(reach)]) for width in range(2, profile.most + 2))
+        best = max(choices, key=lambda it: (it.gain, it.width), default=Choice(1, 0.0))
+        standing = Standing.KEPT if best.gain > MARGIN else Standing.DECLINED
         if profile.requests < PROFILE:
             standing = Standing.PROFILING
-        return DraftVerdict(company, standing, gain, width, profile.requests, tuple(reach))
+        return DraftVerdict(company, standing, best.gain, best.width, profile.requests, tuple(reach))
 
     def view(self) -> BudgetView:
         """A copy for `/props` and `/metrics`; may be asked for from another thread."""

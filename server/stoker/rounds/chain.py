@@ -50,7 +50,11 @@ class Chain:
     def _confident(self, drafted: mx.array, least_p: float) -> list[int]:
         """Proposals of each row before the first unlikely one. Must be read: the one extra synchronisation."""
         p = mx.softmax(mx.stack(self._logits, axis=1).astype(mx.float32), axis=-1)
-        sure = mx.take_along_axis(p, drafted[..., None], axis=-1)[..., 0] >= least_p
-        leading = mx.cumprod(sure.astype(mx.int32), axis=1).sum(axis=1)
-        likely = cast("list[int]", leading.tolist())
-        return [min(count, n) for count, n in zip(self.counts, likely, strict=True)]
+        return sure_of(mx.take_along_axis(p, drafted[..., None], axis=-1)[..., 0], least_p, self.counts)
+
+
+def sure_of(p: mx.array, least_p: float, counts: Sequence[int]) -> list[int]:
+    """Of each row's `counts`, those before the first whose `p` [B, n] is less than `least_p`. A synchronisation."""
+    leading = mx.cumprod((p >= least_p).astype(mx.int32), axis=1).sum(axis=1)
+    likely = cast("list[int]", leading.tolist())
+    return [min(count, n) for count, n in zip(counts, likely, strict=True)]

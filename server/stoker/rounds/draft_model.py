@@ -15,7 +15,7 @@ from typing import cast
 import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
-from stoker.core.counters import DraftOff, Kind
+from stoker.core.counters import Kind
 from stoker.core.errors import StartError
 from stoker.core.prefix import common_prefix
 from stoker.core.request import Sampling
@@ -25,6 +25,7 @@ from stoker.models.target import Target, Verification
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
+from stoker.rounds.session import NetworkSession
 
 LONGEST_DEBT = 64
 """Owed tokens that a drafting forward may run; more are run down before it."""
@@ -33,7 +34,7 @@ CHUNK = 512
 
 
 @dataclass(slots=True)
-class ModelSession:
+class ModelSession(NetworkSession):
     """One request: all its tokens, and how many of them the draft model's slot holds."""
 
     model: Target
@@ -48,17 +49,6 @@ class ModelSession:
     """What each slot of the draft model holds between requests."""
     chained: int = 0
     """Columns behind them that hold proposals."""
-
-    @property
-    def wants_round(self) -> bool:
-        return self.most > 0
-
-    @property
-    def off(self) -> DraftOff | None:
-        return None
-
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
 
     @property
     def owed(self) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
-from stoker.core.counters import DraftOff, Kind
+from stoker.core.counters import Kind
 from stoker.models.nets.gemma4_assistant import GemmaAssistant
 from stoker.models.nets.lender import Lender
 from stoker.models.sampling import Row as Draws
@@ -22,10 +22,11 @@ from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.session import NetworkSession
 
 
 @dataclass(slots=True)
-class AssistantSession:
+class AssistantSession(NetworkSession):
     """One request."""
 
     slot: int
@@ -39,13 +40,6 @@ class AssistantSession:
     @property
     def wants_round(self) -> bool:
         return self.most > 0 and self.stream is not None
-
-    @property
-    def off(self) -> DraftOff | None:
-        return None
-
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
 
     def read(self, stop: int, features: Features) -> None:
         self.stream = features[self.layer][-1:]

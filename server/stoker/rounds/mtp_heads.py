@@ -18,7 +18,7 @@ from typing import cast
 import mlx.core as mx
 
 from stoker.acceptance.verdict import Verdict
-from stoker.core.counters import DraftOff, Kind
+from stoker.core.counters import Kind
 from stoker.models.nets.columns import Columns
 from stoker.models.nets.lender import Lender
 from stoker.models.nets.qwen3_5_mtp import Qwen35Mtp
@@ -30,13 +30,14 @@ from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
 from stoker.rounds.draft_model import drafting
 from stoker.rounds.leftovers import Left, Leftovers
+from stoker.rounds.session import NetworkSession
 
 LONGEST_DEBT = 32
 """Pending columns that a drafting forward may run; more are run down as they come."""
 
 
 @dataclass(slots=True)
-class HeadsSession:
+class HeadsSession(NetworkSession):
     """One request: its tokens, and how far the heads have followed them."""
 
     heads: "MtpHeads"
@@ -58,13 +59,6 @@ class HeadsSession:
     @property
     def wants_round(self) -> bool:
         return self.most > 0 and bool(self.pending)
-
-    @property
-    def off(self) -> DraftOff | None:
-        return None
-
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
 
     def read(self, stop: int, features: Features) -> None:
         """Runs along with the prompt, up to the anchor's column."""

@@ -22,6 +22,8 @@ class Intent:
     asking: Sequence[Row]
     limits: Mapping[int, int]
     """Proposals that a row may have, by id."""
+    reach: Mapping[int, Sequence[float]]
+    """The probability that a row gets so far, for each proposal that it may make, by id."""
 
 
 class Pace:
@@ -45,11 +47,13 @@ class Pace:
     def decide(self, rows: Sequence[Row], limits: Mapping[int, int]) -> Intent:
         """Whether the next round drafts, and how wide. Host only. `limits`: proposals that a row may have, by id."""
         asking = [row for row in rows if limits[row.id] > 0 and row.drafting.wants_round]
-        return Intent(self._width(len(rows), asking, limits), asking, limits)
+        reach = {row.id: session.reach(limits[row.id]) for row in asking if (session := row.drafting.session)}
+        return Intent(self._width(len(rows), asking, reach), asking, limits, reach)
 
-    def promised(self, rows: Sequence[Row], proposals: Sequence[Proposal]) -> None:
+    def promised(self, intent: Intent, rows: Sequence[Row], proposals: Sequence[Proposal]) -> None:
         """The next round verifies these."""
-        self._promised = sum(_promise(row, len(it)) for row, it in zip(rows, proposals, strict=True) if it)
+        pairs = zip(rows, proposals, strict=True)
+        self._promised = sum(sum(intent.reach[row.id][: len(it)]) for row, it in pairs if it)
 
     def launched(self) -> None:
         """A round is about to be built and started."""
@@ -82,11 +86,11 @@ class Pace:
         kinds = {row.drafting.kind for row in rows if row.drafting.session is not None and row.drafting.kind}
         return "+".join(sorted(kind for kind in kinds if self._drafters[kind].needs.forwards))
 
-    def _width(self, rows: int, asking: Sequence[Row], limits: Mapping[int, int]) -> int:
+    def _width(self, rows: int, asking: Sequence[Row], reach: Mapping[int, Sequence[float]]) -> int:
         budget = self._budget
         if not asking:
             return 1
-        offers = [Offer(session.reach(limits[row.id])) for row in asking if (session := row.drafting.session)]
+        offers = [Offer(reach[row.id]) for row in asking]
         most = self._widest(1 + max(len(offer.reach) for offer in offers))
         if budget is None or most <= 1:
             return most
@@ -100,12 +104,6 @@ class Pace:
             row.drafting.asked = True
             row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
         return widths[0] if trial else chosen
-
-
-def _promise(row: Row, proposed: int) -> float:
-    """How many of its proposals a row's drafter expects to be accepted."""
-    session = row.drafting.session
-    return sum(session.reach(proposed)) if session is not None else 0.0
 
 
 def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:

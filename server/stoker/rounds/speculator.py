@@ -153,7 +153,7 @@ class Speculator:
                 if kind is not None:
                     proposals |= self._ask(self._how.drafters[kind], mine, limits)
         fitted = self._fitted([proposals.get(row.id, NOTHING) for row in rows])
-        self.pace.promised(rows, fitted)
+        self.pace.promised(intent, rows, fitted)
         return fitted
 
     def _ask(self, drafter: Drafter, rows: Sequence[Row], limits: Mapping[int, int]) -> dict[int, Proposal]:

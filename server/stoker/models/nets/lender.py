@@ -7,13 +7,12 @@ import mlx.core as mx
 from mlx import nn
 
 from stoker.core.errors import StartError
+from stoker.models.features import find_norm
 from stoker.models.target import Target
 
 TABLES = ("embed_tokens", "embeddings", "wte", "tok_embeddings", "word_embeddings")
 """What mlx-lm's models call their embedding."""
 HEAD = "lm_head"
-NORMS = ("norm", "embedding_norm", "final_layernorm", "ln_f")
-"""What they call their final norm."""
 ROOT_SCALED = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
 """Families that multiply embeddings by the root of their width, in the middle of their forward."""
 
@@ -68,14 +67,8 @@ def lend(target: Target) -> Lender:
         scale=_scale(model, modules, _width(table)),
         head=table.as_linear if head is None else head,
         untied=head is not None,
-        norm=_norm(modules),
+        norm=find_norm(model),
     )
-
-
-def _norm(modules: list[tuple[str, nn.Module]]) -> nn.Module | None:
-    """The norm that stands beside the list of layers."""
-    beside = [module for _, module in modules if "layers" in module]
-    return next((module[name] for module in beside for name in NORMS if name in module), None)
 
 
 def _width(table: nn.Module) -> int:
