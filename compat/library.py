@@ -101,6 +101,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Front:
+    """A way to serve that is more than a route: another process in front of this one."""
+
+    name: str
+    state: str
+    issue: int
+    words: tuple[str, ...]
+    """Parts of names that an option or a path of it would have."""
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Feature:
     """Something that cases need. Not built yet: its cases are replayed only when asked for."""
 
@@ -136,6 +148,13 @@ def routes() -> dict[str, Route]:
         key: Route(key, entry["state"], entry["issue"], tuple(entry.get("divergences", ())), entry.get("note", ""))
         for key, entry in entries.items()
     }
+
+
+def fronts() -> list[Front]:
+    return [
+        Front(name, **{**entry, "words": tuple(entry["words"])})
+        for name, entry in _read(ROOT / "routes.json")["fronts"].items()
+    ]
 
 
 def divergences() -> list[Divergence]:

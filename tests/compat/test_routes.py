@@ -2,17 +2,20 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compat import library
+from stoker import cli
 from stoker.core import errors
 from stoker.core.build import build_info
 from stoker.core.timings import Stopwatch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SERVER = REPOSITORY / "server" / "stoker"
 ROUTES = library.routes()
 DIVERGENCES = {one.id: one for one in library.divergences()}
 FEATURES = library.features()
@@ -68,6 +71,23 @@ def test_a_claimed_route_is_replayed_and_an_absent_one_is_not(route: library.Rou
         assert replayed or route.note.startswith("no recording")
     else:
         assert not replayed
+
+
+@pytest.mark.parametrize("front", library.fronts(), ids=lambda front: front.name)
+def test_a_front_is_claimed_if_and_only_if_an_option_or_a_path_names_it(front: library.Front) -> None:
+    assert front.state in library.STATES
+    spelled = [word for option in cli.options() for word in (*option.spellings, *option.off)]
+    sources = [file.read_text(encoding="utf-8") for file in (SERVER / "routes").rglob("*.py")]
+    served = [path for source in sources for path in re.findall(r'"(/[^"]*)"', source)]
+    assert "/completion" in served, "the search finds routes"
+    named = [name for name in (*spelled, *served) if any(word in name for word in front.words)]
+    assert bool(named) is (front.state != "absent"), named
+
+
+def test_the_front_that_splits_prefill_from_decoding_is_absent_and_its_note_keeps_the_draft_summary() -> None:
+    (front,) = [front for front in library.fronts() if front.name == "disaggregated-prefill-decode"]
+    assert front.state == "absent"
+    assert all(key in front.note for key in ("draft_n", "draft_n_accepted", "draft_rounds", "draft_kind"))
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
