@@ -65,7 +65,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(f"convert {namespace.out}")
         return 3
 
+    # setenv first, so that it is put back as it was.
+    monkeypatch.setenv("MLX_ENABLE_CACHE_THRASHING_CHECK", "1")
+    monkeypatch.delenv("MLX_ENABLE_CACHE_THRASHING_CHECK")
+
     def serve(settings: Settings) -> int:
+        assert os.environ["MLX_ENABLE_CACHE_THRASHING_CHECK"] == "0"
         made.append(f"serve {settings.port}")
         if settings.port == 1:
             raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import pytest
 from stoker.core.errors import StartError
 from stoker.core.request import DEFAULT_SAMPLERS, DRY_BREAKERS, Sampling
 from stoker.options.arguments import parse
-from stoker.settings import Settings, environment, options, settings
+from stoker.settings import Settings, disarm_mlx, environment, options, settings
 from stoker.text.schema import of_schema
 
 
@@ -299,3 +299,15 @@ def test_secrets_stay_out_of_the_repr() -> None:
 def test_the_environment_is_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_ARG_PORT", "99")
     assert environment()["LLAMA_ARG_PORT"] == "99"
+
+
+# MLX's own variables
+
+
+def test_mlxs_fuse_for_cache_misses_is_off_unless_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLX_ENABLE_CACHE_THRASHING_CHECK", raising=False)
+    disarm_mlx()
+    assert environment()["MLX_ENABLE_CACHE_THRASHING_CHECK"] == "0"
+    monkeypatch.setenv("MLX_ENABLE_CACHE_THRASHING_CHECK", "1")
+    disarm_mlx()
+    assert environment()["MLX_ENABLE_CACHE_THRASHING_CHECK"] == "1"

@@ -104,19 +104,23 @@ def version_text() -> str:
     )
 
 
-def _run_server(settings: Settings) -> int:
+def _prepare() -> None:
+    """What must come before the first import of MLX."""
     from stoker import blas
 
     blas.load()
+    honoured.disarm_mlx()
+
+
+def _run_server(settings: Settings) -> int:
+    _prepare()
     from stoker import app
 
     return app.serve(settings)
 
 
 def _command(name: str, words: Sequence[str]) -> int:
-    from stoker import blas
-
-    blas.load()
+    _prepare()
     environ = honoured.environment()
     asked = tracing.verbosity(environ)
     if asked is not None:

@@ -683,6 +683,16 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def disarm_mlx() -> None:
+    """Keeps MLX's CUDA caches from ending a long-lived server. To be called before MLX makes its first array.
+
+    They count their misses over the whole life of the process and throw for ever after some hundred, which a server
+    reaches by prompts of different lengths alone (ml-explore/mlx, backend/cuda/lru_cache.h). Who sets the variable is
+    obeyed.
+    """
+    os.environ.setdefault("MLX_ENABLE_CACHE_THRASHING_CHECK", "0")
+
+
 def settings(given: Iterable[Given], environ: Mapping[str, str]) -> Settings:
     """Settings out of what was given; of two options for one field the later one counts."""
     values: dict[str, Any] = {g.option.field: g.value for g in given if g.option.field}

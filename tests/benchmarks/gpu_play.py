@@ -21,7 +21,7 @@ from stoker.core.request import Speculation
 from stoker.core.work import Outcome
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Companion, DraftSession, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.mtp_assistant import MtpAssistant
 from stoker.rounds.speculator import Speculation as How
 

@@ -17,7 +17,7 @@ from stoker.models.sampling import Choice, Row, Sampler
 from stoker.models.target import Target
 from stoker.rounds.base import Proposal
 from stoker.rounds.engine import Engine
-from stoker.rounds.pace import Intent, Pace
+from stoker.rounds.pace import Flown, Intent, Pace
 from stoker.rounds.row import Row as EngineRow
 from stoker.rounds.speculator import Speculation as How
 from stoker.rounds.speculator import Speculator
@@ -90,9 +90,9 @@ class _Pace(Pace):
         super().__init__(how.drafters, how.widest, how.budget, how.remember, now)
         self._watch = watch
 
-    def landed(self, rows: Sequence[EngineRow], drafted: Sequence[EngineRow], width: int, accepted: int) -> None:
+    def landed(self, rows: Sequence[EngineRow], drafted: Sequence[EngineRow], flown: Flown) -> None:
         self._watch.mark(_sync)
-        super().landed(rows, drafted, width, accepted)
+        super().landed(rows, drafted, flown)
 
 
 class _Speculator(Speculator):

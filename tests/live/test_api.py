@@ -91,7 +91,7 @@ def test_embeddings_are_unit_vectors_and_the_same_in_any_company(server: Live) -
 
 
 def test_infill_reads_the_tokens_that_the_file_declares(server: Live) -> None:
-    body = {"input_prefix": "ab", "input_suffix": "c", "prompt": "x", "n_predict": 3, "return_tokens": True}
+    body = {"input_prefix": "ab", "input_suffix": "c", "prompt": "x", "n_predict": 3, "ignore_eos": True}
     answer = post(server, "/infill", body)
     assert (answer["tokens_evaluated"], answer["tokens_predicted"]) == (2 + 1 + 1 + 3, 3)
 
@@ -146,10 +146,10 @@ def test_vertex_ai_finds_its_routes(tiny_path: Path, tmp_path: Path, monkeypatch
     live = start(("-m", str(tiny_path)), tmp_path / "log")
     assert live.url.endswith(f":{port}")
     assert httpx.get(f"{live.url}/h").json() == {"status": "ok"}
-    instance = {"@requestFormat": "completion", "prompt": "ab", "n_predict": 3}
+    instance = {"@requestFormat": "completion", "prompt": "ab", "n_predict": 3, "ignore_eos": True}
     made = post(live, "/p", {"instances": [instance, instance]})["predictions"]
-    assert [one["tokens_predicted"] for one in made] == [3, 3]
     live.stop()
+    assert [one["tokens_predicted"] for one in made] == [3, 3]
 
 
 @pytest.mark.smollm2

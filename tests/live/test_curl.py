@@ -41,7 +41,9 @@ def test_a_stream_arrives_as_lines_of_data(tiny_server: Live) -> None:
 
 def test_a_form_as_curl_sends_it_unasked_is_read_as_json(tiny_server: Live) -> None:
     """`-d` alone says application/x-www-form-urlencoded."""
-    head, _, text = curl(f"{tiny_server.url}/completion", "-d", '{"prompt": "a", "n_predict": 2}').partition(HEAD)
+    head, _, text = curl(
+        f"{tiny_server.url}/completion", "-d", '{"prompt": "a", "n_predict": 2, "ignore_eos": true}'
+    ).partition(HEAD)
     assert b"Content-Type: application/json; charset=utf-8" in head
     assert json.loads(text)["tokens_predicted"] == 2
 

@@ -90,7 +90,7 @@ def test_tls(tiny_path: Path, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(certificate))
     with httpx.Client(base_url=live.url, verify=context) as client:
         until_ready(live, lambda: client.get("/health"))
-        answer = client.post("/completion", json={"prompt": "ab", "n_predict": 3})
+        answer = client.post("/completion", json={"prompt": "ab", "n_predict": 3, "ignore_eos": True})
         assert answer.json()["tokens_predicted"] == 3
     live.stop()
 
@@ -107,6 +107,11 @@ def test_a_unix_socket(tiny_path: Path, tmp_path: Path) -> None:
             time.sleep(0.05)
         until_ready(live, lambda: client.get("/health"))
         assert f"listening on unix:{path}" in live.said
-        assert client.post("/completion", json={"prompt": "ab", "n_predict": 3}).json()["tokens_predicted"] == 3
+        assert (
+            client.post("/completion", json={"prompt": "ab", "n_predict": 3, "ignore_eos": True}).json()[
+                "tokens_predicted"
+            ]
+            == 3
+        )
     live.stop()
     assert not path.exists()

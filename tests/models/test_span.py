@@ -45,6 +45,26 @@ def test_a_window_hides_what_lies_before_it() -> None:
     assert seen(span, own=4).shape == (2, 12 - 7)
 
 
+@pytest.mark.parametrize("own", [None, 20, 100])
+@pytest.mark.parametrize("lengths", [(70, 70), (70, 90)])
+def test_with_a_grain_narrow_forwards_of_any_rows_read_whole_grains_and_see_the_same(
+    lengths: tuple[int, int], own: int | None
+) -> None:
+    fine, coarse = Span(0, 2, 3, lengths, SIZE), Span(0, 2, 3, lengths, SIZE, grain=32)
+    assert (coarse.bottom(own) % 32, coarse.top % 32) == (0, 0)
+    whole = np.zeros((2, 2, 1, 3, SIZE.columns), bool)
+    for at, span in zip(whole, (fine, coarse), strict=True):
+        at[..., span.bottom(own) : span.top] = seen(span, own=own)
+    assert np.array_equal(whole[0], whole[1])
+    assert coarse.mask(None, None, False) != "causal", "columns behind the newest are read: an array hides them"
+
+
+def test_a_grain_changes_neither_a_plain_step_nor_a_prompt() -> None:
+    for width in (1, 33):
+        fine, coarse = Span(0, 2, width, (5, 5), SIZE), Span(0, 2, width, (5, 5), SIZE, grain=32)
+        assert (coarse.top, coarse.mask(None, None, False)) == (fine.top, fine.mask(None, None, False))
+
+
 def test_a_scatter_pays_for_many_rows_and_only_where_all_have_room() -> None:
     assert Span(0, 4, 1, (1, 2, 3, 4), SIZE).scattered
     assert not Span(0, 1, 1, (1, 2, 3, 4), SIZE).scattered

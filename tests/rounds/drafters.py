@@ -4,10 +4,12 @@ A random drafter is never right and so tests nothing. `Guided` runs the whole dr
 some of its proposals be the known continuation.
 """
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import mlx.core as mx
 from mlx import nn
@@ -29,14 +31,33 @@ CASES = {
     "dflash": Case("dflash", "dflash", ()),
     "dflash-sliding": Case("dflash-sliding", "dflash", (), window=16),
     "dspark": Case("dspark", "dspark", (), 5, changes=DSPARK),
+    "dspark-short": Case("dspark-short", "dspark", (), 5, changes=DSPARK),
 }
+SHORT = 80
+"""Tokens that a drafter with a short head can propose."""
 
 
 def checkpoint(name: str, target: Target, place: Path) -> Path:
     """A checkpoint for this target, below `place`."""
     case = CASES[name]
     nested = {"num_target_layers": target.depth, "target_layer_ids": [0, 1, target.depth - 1]} | case.nested
-    return cases.write(replace(case, nested=nested), place)
+    path = cases.write(replace(case, nested=nested), place)
+    if name.endswith("-short"):
+        shorten(path, sorted(random.Random(0).sample(range(target.vocab), SHORT)))
+    return path
+
+
+def shorten(path: Path, ids: Sequence[int]) -> None:
+    """Rewrites a checkpoint so that it proposes these tokens only."""
+    config, weights = path / "config.json", path / "model.safetensors"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"draft_vocab_size": len(ids)}))
+    tensors = cast("dict[str, mx.array]", mx.load(str(weights)))
+    mx.eval(tensors)
+    tensors["d2t"] = mx.array([id - n for n, id in enumerate(ids)], mx.int32)
+    for name in ("markov_head.markov_w2.weight", "lm_head.weight"):
+        if name in tensors:
+            tensors[name] = tensors[name][mx.array(list(ids))]
+    mx.save_safetensors(str(weights), tensors)
 
 
 def net(name: str, target: Target, place: Path) -> BlockNet:

@@ -13,7 +13,7 @@ import mlx.core as mx
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
+from stoker.rounds.evidence import Acceptance
 
 
 @dataclass

@@ -12,9 +12,11 @@ from rounds.oracle import Learned, Oracle, OracleSession
 from rounds.table import TableTarget
 from stoker.core.counters import DraftOff
 from stoker.core.info import TickCost
+from stoker.rounds.allowance import PROBE_SHARE
 from stoker.rounds.base import Needs, Opening, Proposal
-from stoker.rounds.budget import MARGIN, PROBE_SHARE, Acceptance, Budget, Offer
+from stoker.rounds.budget import EAGER, MARGIN, NEW, Budget, Offer
 from stoker.rounds.costs import Cell, CostTable
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.speculator import Speculation as How
 
 SMOLLM2 = {(1, 1): 0.054, (1, 8): 0.076, (4, 1): 0.077, (4, 8): 0.136}
@@ -24,17 +26,6 @@ SMOLLM2 = {(1, 1): 0.054, (1, 8): 0.076, (4, 1): 0.077, (4, 8): 0.136}
 def table(cells: dict[tuple[int, int], float] | None = None) -> CostTable:
     known = SMOLLM2 if cells is None else cells
     return CostTable({shape: Cell(seconds, 50) for shape, seconds in known.items()})
-
-
-def test_acceptance_begins_at_its_prior_and_follows_the_evidence_by_depth() -> None:
-    acceptance = Acceptance(prior=0.5)
-    assert acceptance.reach(2) == pytest.approx([0.5, 0.25])
-    for _ in range(200):
-        acceptance.observe(tested=2, accepted=1)
-    first, second, third = acceptance.reach(3)
-    assert first > 0.95
-    assert second < 0.1
-    assert third < second
 
 
 def test_the_width_with_the_most_tokens_a_second_is_chosen() -> None:
@@ -185,14 +176,31 @@ def test_a_drafter_that_begins_to_pay_after_a_hundred_tokens_is_found_again() ->
     assert harness.counters[0].accepted > 200
 
 
-def test_a_request_begins_where_others_have_been_and_then_goes_its_own_way() -> None:
+def test_rows_that_are_new_may_draft_a_little_below_what_pays_and_others_may_not() -> None:
+    budget = Budget({"": table({(1, 1): 1.0, (1, 2): 1.5, (2, 1): 1.0, (2, 2): 1.5})})
+
+    def width(gain: float, *new: bool) -> int:
+        offers = [Offer([1.5 * gain - 1.0], it) for it in new]
+        return budget.choose(len(new), offers, [2]).width
+
+    assert [width(EAGER + 0.02, new) for new in (True, False)] == [2, 1]
+    assert width(EAGER - 0.02, True) == 1
+    assert width(EAGER + 0.02, True, False) == 1, "the others' margin counts too"
+    assert width(MARGIN - 0.02, True, False) == 2
+
+
+def test_a_request_that_others_speak_against_finds_out_for_itself() -> None:
+    """A drafter that is right half the time elsewhere, and nearly always here."""
     general = Acceptance()
-    for _ in range(40):
-        general.observe(3, 2)
+    for _ in range(100):
+        general.observe(1, 0)
+        general.observe(2, 1)
     own = Acceptance(general=general)
-    assert own.reach(3) == pytest.approx(general.reach(3), abs=0.02)
-    for _ in range(20):
-        own.observe(1, 0)
-    assert own.reach(1)[0] < 0.3
-    assert Acceptance(general=general).reach(1)[0] > own.reach(1)[0], "what one learns, the next begins with in part"
-    assert own.reach(0) == []
+    budget = Budget({"": table({(1, 1): 1.0, (1, 2): 1.55, (1, 4): 1.9})})
+    assert budget.choose(1, [Offer(own.reach(3))], [2, 4]).width == 1
+    widths = []
+    for drafted in range(NEW):
+        widths.append(budget.choose(1, [Offer(own.reach(3), drafted < NEW)], [2, 4]).width)
+        own.observe(widths[-1] - 1, widths[-1] - 1)
+    assert min(widths) > 1
+    assert budget.choose(1, [Offer(own.reach(3))], [2, 4]).width > 1

@@ -16,8 +16,9 @@ from stoker.core.counters import Kind
 from stoker.core.info import DraftVerdict, Standing
 from stoker.models.shelf import Subject
 from stoker.rounds.base import Features, Needs, Opening, Proposal
-from stoker.rounds.budget import PROFILE, Acceptance, Budget
+from stoker.rounds.budget import PROFILE, Budget
 from stoker.rounds.costs import Cell, CostTable
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.memory import Memory
 from stoker.rounds.speculator import Speculation as How
 

@@ -1,6 +1,6 @@
 """Sessions of drafters with a network want every round that they may have."""
 
-from stoker.rounds.budget import Acceptance
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.session import NetworkSession
 
 

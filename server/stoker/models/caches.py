@@ -19,6 +19,10 @@ from stoker.models.view import View
 Contents = list[tuple[mx.array | None, mx.array | None]]
 """Keys and values by layer. Whoever holds them makes the next write copy the buffers."""
 
+CUDA_GRAIN = 256
+"""MLX's CUDA backend has cuDNN make a plan of about 20 ms, on the host, for each new number of columns that
+attention reads (ml-explore/mlx, scaled_dot_product_attention.cpp; measured in lablup/mlxcel #1817)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forward:
@@ -64,7 +68,7 @@ class Caches:
         self._stand_ins: list[SlotKV | SlotStates] = stand_ins
         self._kv = [cache for cache in stand_ins if isinstance(cache, SlotKV)]
         self._states = [cache for cache in stand_ins if isinstance(cache, SlotStates)]
-        self._layout = Layout(slots, limit, STEP)
+        self._layout = Layout(slots, limit, STEP, CUDA_GRAIN if mx.cuda.is_available() else 0)
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -26,9 +26,10 @@ class Placement:
 class Layout:
     """Slot lengths, the rows they live in, and how large the buffers are (they grow in large steps)."""
 
-    def __init__(self, slots: int, limit: int, step: int) -> None:
+    def __init__(self, slots: int, limit: int, step: int, grain: int = 0) -> None:
+        """`grain`: see `Span`."""
         self.lengths = [0] * slots
-        self.limit, self.step = limit, step
+        self.limit, self.step, self.grain = limit, step, grain
         self.size = Size(0, 0)
         self._row_of = list(range(slots))
 
@@ -66,7 +67,7 @@ class Layout:
         by_row = [0] * len(self.lengths)
         for slot, row in enumerate(self._row_of):
             by_row[row] = self.lengths[slot]
-        return Span(start, start + size, width, tuple(by_row[: self.size.rows]), self.size)
+        return Span(start, start + size, width, tuple(by_row[: self.size.rows]), self.size, self.grain)
 
     def reserve(self, rows: int, width: int = 0) -> None:
         """Make the plan large enough for that many rows, and `width` more columns on the longest."""

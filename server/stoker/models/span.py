@@ -8,6 +8,8 @@ import mlx.core as mx
 
 ROUND = 64
 """Ragged forwards read a multiple of this many columns: shapes, and what a backend caches by shape, change seldom."""
+NARROW = 32
+"""Columns of a forward, at most, that count as a verify round or a draft: a wider one reads a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,16 @@ class Span:
     width: int
     lengths: tuple[int, ...]
     size: Size
+    grain: int = 0
+    """Narrow level forwards read a multiple of this many columns too; 0: as many as there are."""
     active: tuple[int, ...] = field(init=False)
     """The lengths of the forward's rows."""
     level: bool = field(init=False)
     """True when these all stand at one length and fit: slices with host numbers then do."""
     top: int = field(init=False)
     """Columns 0..`top` are read."""
+    tight: bool = field(init=False)
+    """True when these end with the newest column of every row."""
     offset: int | mx.array = field(init=False)
     """What a model adds to its positions: one number where that is enough, else [B] int32."""
     masks: dict[tuple[int | None, int | None], mx.array] = field(default_factory=dict, init=False)
@@ -48,12 +54,17 @@ class Span:
         put = partial(object.__setattr__, self)
         put("active", active)
         put("level", level)
-        put("top", top if level else min(-(-top // ROUND) * ROUND, self.size.columns))
+        tight = level and not (self.grain and 1 < self.width <= NARROW)
+        grain = max(self.grain, ROUND)
+        put("tight", tight)
+        put("top", top if tight else min(-(-top // grain) * grain, self.size.columns))
         put("offset", active[0] if level else mx.array(active, mx.int32))
 
     def bottom(self, window: int | None) -> int:
-        """The first column that any query of the forward can see through a window of that many columns."""
-        return 0 if window is None else max(0, min(self.active) + 1 - window)
+        """The first column that is read: any query of the forward sees it through a window of that many columns,
+        or the grain wants it."""
+        first = 0 if window is None else max(0, min(self.active) + 1 - window)
+        return first if self.tight or not self.grain else first // self.grain * self.grain
 
     def mask(self, own: int | None, asked: int | None, array: bool) -> mx.array | str | None:
         """Which of the columns `bottom(own)`..`top` each query sees, as mlx-lm's caches answer it.
@@ -62,7 +73,7 @@ class Span:
         [B, 1, w, columns]. `own` is the cache's window, `asked` the model's; the narrower one counts.
         """
         window = min((n for n in (own, asked) if n is not None), default=None)
-        if self.level:
+        if self.tight:
             seen = self.top - self.bottom(own)
             if self.width == 1 and (window is None or seen <= window):
                 return None

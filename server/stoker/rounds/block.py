@@ -28,9 +28,9 @@ from stoker.models.sampling import Sampler
 from stoker.models.snapshot import Snapshot
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import sure_of
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.session import NetworkSession
 
 DEBT = 32
@@ -68,8 +68,7 @@ class BlockSession(NetworkSession):
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         self.tokens += verdict.emitted
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
+        self.learn(verdict, proposed)
         self.pending.append(self._joined(features))
         if self.waiting >= DEBT:
             mx.async_eval(self._flush())
@@ -148,7 +147,7 @@ class BlockDrafter:
         self._net, self._most, self._least_p = net, own if most is None else min(most, own), least_p
         self._sampler = Sampler(target.vocab, [])
         self._context = Context(net, target.slots, target.context)
-        self.acceptance = Acceptance()
+        self.acceptance = Acceptance.of_all()
         """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._tokens: dict[int, list[int]] = {}
         """By slot, the tokens of its columns, and possibly more."""

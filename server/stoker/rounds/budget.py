@@ -6,28 +6,29 @@ Rules of this file
    scales the next ones.
 3. The tick's width is the one with the most expected tokens per second, the drafters' forwards
    included. Width 1 is a plain tick.
-4. A drafter that does not pay is tried again now and then, within `PROBE_SHARE` of the time.
+4. A drafter that does not pay is tried again now and then, within a share of the time (`allowance.py`).
 5. What is known of a drafter (`Profile`) is remembered for the pair and the machine; one that nothing is
    known of yet is measured by a few rounds before it can be declined.
 
 Host arithmetic only: no array, no clock. spec/architecture.md section 5.
 """
 
-import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 
 from stoker.core.info import BudgetView, DraftVerdict, Standing, TickCost
+from stoker.rounds.allowance import Allowance
 from stoker.rounds.costs import CostTable
+from stoker.rounds.evidence import Acceptance
 
 MARGIN = 1.03
 """A wider tick must promise this much more than a plain one."""
-PROBE_SHARE = 0.02
-DECAY = 0.95
-"""Of an acceptance's evidence, at every round."""
-PRIOR_WEIGHT = 1.5
-"""Tests that the prior counts for."""
+EAGER = 0.92
+"""The same of rows that are new: what others taught may not hold for them, and a few rounds tell."""
+NEW = 4
+"""Drafted rounds after which a row is not new any more."""
+DEAREST = 20.0
+"""Plain ticks, at most, that a trial is taken to have cost: a machine that slept says nothing of its drafters."""
 MEMORY = 0.98
 """Of what became of promises, at every drafted tick."""
 FORGIVING = 0.995
@@ -38,47 +39,6 @@ PROFILE = 4
 """Requests after which a drafter's verdict counts as settled."""
 ENOUGH = 6.0
 """Rounds of evidence, decayed, without which an adopted drafter is not declined: about seven."""
-GENERAL_WEIGHT = 4.0
-"""Tests that what is known of other requests counts for."""
-
-
-@dataclass(slots=True)
-class Acceptance:
-    """How likely a proposal of each depth is right, given that the ones before it are: decayed counts."""
-
-    prior: float = 0.6
-    right: list[float] = field(default_factory=list[float])
-    tested: list[float] = field(default_factory=list[float])
-    general: "Acceptance | None" = None
-    """What is known of other requests: the prior of every depth, in the place of `prior`."""
-
-    def observe(self, tested: int, accepted: int) -> None:
-        """A round, or a shadow look-up, that tested so many proposals in order."""
-        if self.general is not None:
-            self.general.observe(tested, accepted)
-        while len(self.tested) < tested:
-            self.tested.append(0.0)
-            self.right.append(0.0)
-        for i in range(tested):
-            self.tested[i] = self.tested[i] * DECAY + 1.0
-            self.right[i] = self.right[i] * DECAY + float(i < accepted)
-
-    def reach(self, depth: int) -> list[float]:
-        """The probability that proposals 1 … depth are accepted, cumulative."""
-        return list(accumulate(self.steps(depth), operator.mul))
-
-    def steps(self, depth: int) -> list[float]:
-        """For each depth, the probability that its proposal is right if the ones before it are."""
-        weight, priors = PRIOR_WEIGHT, [self.prior] * depth
-        if self.general is not None:
-            weight, priors = GENERAL_WEIGHT, self.general.steps(depth)
-        pooled = (sum(self.right) + weight * (sum(priors) / depth if depth else 0.0)) / (sum(self.tested) + weight)
-        steps: list[float] = []
-        for i in range(depth):
-            right, tested = (self.right[i], self.tested[i]) if i < len(self.tested) else (0.0, 0.0)
-            prior = pooled if self.general is None else priors[i]
-            steps.append((right + weight * prior) / (tested + weight))
-        return steps
 
 
 @dataclass(slots=True)
@@ -97,6 +57,8 @@ class Offer:
     """What one row could draft: the probability that it gets so far, for each proposal it may make."""
 
     reach: Sequence[float]
+    new: bool = False
+    """True while the row has hardly drafted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +78,7 @@ class Budget:
         self.tables: dict[str, CostTable] = {"": CostTable(), **(tables or {})}
         for company, table in self.tables.items():
             table.base = self._alone if company else None
-        self._waited: dict[str, float] = {}
+        self._allowance = Allowance()
         self._kept: dict[str, tuple[float, float]] = {}
         """Accepted proposals and promised ones, decayed, by company."""
         self.ticks: dict[int, int] = {}
@@ -125,9 +87,10 @@ class Budget:
         self.profiles: dict[str, Profile] = {}
         """What is known of drafters beside their costs, by company."""
 
-    def observe(self, company: str, rows: int, width: int, seconds: float) -> None:
-        """A tick took so long."""
-        self.tables.setdefault(company, CostTable(base=self._alone)).observe(rows, width, seconds)
+    def observe(self, company: str, rows: int, width: int, seconds: float, *, typical: bool = True) -> None:
+        """A tick took so long. What one that is not `typical` took counts only where nothing else is known."""
+        if typical or not self.cost(company, rows, width):
+            self.tables.setdefault(company, CostTable(base=self._alone)).observe(rows, width, seconds)
         self.ticks[width] = self.ticks.get(width, 0) + 1
 
     def cost(self, company: str, rows: int, width: int) -> float:
@@ -157,7 +120,7 @@ class Budget:
         profile has too few rounds, they are measured at the width that promises most, whatever that is.
         """
         best = self._most_promising(rows, offers, widths, company)
-        if best.gain <= MARGIN and not self._unknown(company) and self.cost("", rows, 1):
+        if best.gain <= _margin(offers) and not self._unknown(company) and self.cost("", rows, 1):
             best = Choice(1, 1.0)
         self.declined += best.width == 1
         return best
@@ -169,14 +132,20 @@ class Budget:
     def _most_promising(self, rows: int, offers: Sequence[Offer], widths: Sequence[int], company: str) -> Choice:
         if not self.cost("", rows, 1) or not widths:
             return Choice(max(widths, default=1), 1.0)
-        trust = self.trust(company)
-        return max((self._gain(company, rows, width, offers, trust) for width in widths), key=lambda it: it.gain)
+        gains = self._gains(company, rows, [offer.reach for offer in offers], max(widths), self.trust(company))
+        return max((Choice(width, gains[width - 2]) for width in widths), key=lambda it: it.gain)
 
-    def _gain(self, company: str, rows: int, width: int, offers: Sequence[Offer], trust: float = 1.0) -> Choice:
-        """What a width promises. `trust`: accepted proposals for each that is expected."""
-        plain, cost = self.cost("", rows, 1), self.cost(company, rows, width)
-        tokens = rows + trust * sum(sum(offer.reach[: width - 1]) for offer in offers)
-        return Choice(width, tokens / rows * plain / cost if cost else 0.0)
+    def _gains(
+        self, company: str, rows: int, reaches: Sequence[Sequence[float]], most: int, trust: float = 1.0
+    ) -> list[float]:
+        """What the widths 2, 3 … `most` promise. `trust`: accepted proposals for each that is expected."""
+        plain, accepted = self.cost("", rows, 1), 0.0
+        gains: list[float] = []
+        for width in range(2, most + 1):
+            accepted += trust * sum(reach[width - 2] for reach in reaches if len(reach) > width - 2)
+            cost = self.cost(company, rows, width)
+            gains.append((rows + accepted) / rows * plain / cost if cost else 0.0)
+        return gains
 
     def _unknown(self, company: str) -> bool:
         """True while a drafter's profile has too few rounds to decline it by."""
@@ -185,15 +154,16 @@ class Budget:
 
     def may_probe(self, company: str, rows: int, width: int) -> bool:
         """True if drafters that do not pay may be tried again: the time since their last trial bears the cost."""
-        extra = self.cost(company, rows, width) - self.cost("", rows, 1)
-        if self._waited.get(company, 0.0) * PROBE_SHARE < max(extra, 0.0):
-            return False
-        self._waited[company] = 0.0
-        return True
+        return self._allowance.take(company, self.cost(company, rows, width) - self.cost("", rows, 1))
+
+    def probed(self, company: str, rows: int, width: int, seconds: float) -> None:
+        """Such a trial took so long: what it overran is owed before the next one."""
+        most = DEAREST * self.cost("", rows, 1)
+        self._allowance.owe(company, min(seconds, most) - self.cost(company, rows, width))
 
     def waited(self, company: str, seconds: float) -> None:
         """Plain time went by in which these drafters were parked."""
-        self._waited[company] = self._waited.get(company, 0.0) + seconds
+        self._allowance.grow(company, seconds)
         kept, said = self._kept.get(company, (0.0, 0.0))
         self._kept[company] = (kept * FORGIVING, said * FORGIVING)
 
@@ -215,7 +185,8 @@ class Budget:
         """What one row alone gains, by what is known now: the same arithmetic as `choose`."""
         profile = self.profiles[company]
         reach = profile.acceptance.reach(profile.most)
-        choices = (self._gain(company, 1, width, [Offer(reach)]) for width in range(2, profile.most + 2))
+        gains = self._gains(company, 1, [reach], profile.most + 1)
+        choices = (Choice(width, gain) for width, gain in enumerate(gains, start=2))
         best = max(choices, key=lambda it: (it.gain, it.width), default=Choice(1, 0.0))
         standing = Standing.KEPT if best.gain > MARGIN else Standing.DECLINED
         if profile.requests < PROFILE:
@@ -231,3 +202,9 @@ class Budget:
         )
         verdicts = tuple(self.verdict(company) for company in sorted(self.profiles))
         return BudgetView(tuple(costs), tuple(sorted(dict(self.ticks).items())), self.declined, verdicts)
+
+
+def _margin(offers: Sequence[Offer]) -> float:
+    """What the best width must promise."""
+    new = sum(offer.new for offer in offers)
+    return MARGIN + (EAGER - MARGIN) * new / len(offers) if offers else MARGIN

@@ -38,14 +38,24 @@ class Chain:
         drafted = mx.concatenate(self._tokens, axis=1)
         counts = self._confident(drafted, least_p) if least_p > 0 else self.counts
         return [
-            Proposal(drafted[n, :count], self._distribution(n, count) if ask.drawing.with_q and count else None)
+            Proposal(
+                drafted[n, :count], self._distribution(n, count, least_p) if ask.drawing.with_q and count else None
+            )
             for n, (ask, count) in enumerate(zip(self._asks, counts, strict=True))
         ]
 
-    def _distribution(self, n: int, count: int) -> mx.array:
-        """What row n's proposals were drawn from, [count, V]."""
+    def _distribution(self, n: int, count: int, least_p: float) -> mx.array:
+        """What row n's proposals were drawn from, [count, V].
+
+        A token below `least_p` would have ended the chain: those that did not were drawn from the others, and
+        modified rejection must be told so, or the unlikely tokens of the target would come too seldom.
+        """
         logits = mx.stack([step[n] for step in self._logits[:count]])
-        return self._sampler.distribution(logits, self._draws[n], self._asks[n].position + 1)
+        q = self._sampler.distribution(logits, self._draws[n], self._asks[n].position + 1)
+        if least_p <= 0:
+            return q
+        q = mx.where(mx.softmax(logits.astype(mx.float32), axis=-1) >= least_p, q, 0.0)
+        return q / q.sum(axis=-1, keepdims=True)
 
     def _confident(self, drafted: mx.array, least_p: float) -> list[int]:
         """Proposals of each row before the first unlikely one. Must be read: the one extra synchronisation."""

@@ -24,8 +24,12 @@ USUAL = np.array([0.8, 0.1, 0.1])
 """Shares of a tick, a row and a column in the cost of one row's plain tick, before anything is known."""
 PULL = 0.05
 """Weight of that guess in the fit, measured in cells."""
+REFIT = 8
+"""Measurements of known cells between two fits: the fit is half of what a tick's arithmetic costs."""
 
 Floats = NDArray[np.float64]
+Surface = tuple[float, float, float]
+"""Seconds for a tick, for each row, and for each column of each row."""
 
 
 @dataclass(slots=True)
@@ -43,21 +47,27 @@ class CostTable:
         """`base`: the table whose shape this one has as long as little was measured here."""
         self.cells: dict[tuple[int, int], Cell] = dict(cells or {})
         self.base = base
-        self._surface: Floats | None = None
+        self._surface: Surface | None = None
+        self._unfitted = 0
+        """Measurements since the last fit."""
 
     def observe(self, rows: int, width: int, seconds: float) -> None:
         """A tick of that shape took so long."""
         expected = self.cost(rows, width) or seconds
+        known = (rows, width) in self.cells
         cell = self.cells.setdefault((rows, width), Cell(expected, 0))
         cell.count += 1
         cell.seconds += max(RECENT, 1.0 / cell.count) * (min(seconds, OUTLIER * expected) - cell.seconds)
-        self._surface = None
+        self._unfitted += 1
+        if not known or self._unfitted >= REFIT:
+            self._surface = None
 
     def cost(self, rows: int, width: int) -> float:
         """Seconds, by the surface and what was measured; 0.0 while nothing at all was measured."""
         if not self.cells:
             return 0.0
-        expected = float(_features(rows, width) @ self.surface)
+        tick, row, column = self.surface
+        expected = tick + rows * (row + width * column)
         cell = self.cells.get((rows, width))
         if cell is None:
             return expected
@@ -65,11 +75,11 @@ class CostTable:
         return expected ** (1.0 - trust) * cell.seconds**trust
 
     @property
-    def surface(self) -> Floats:
-        """Seconds for a tick, for each row, and for each column of each row."""
+    def surface(self) -> Surface:
         if self._surface is None:
-            usual = self.base.surface if self.base is not None and self.base.cells else USUAL
-            self._surface = _fit(self.cells, usual)
+            usual = np.array(self.base.surface) if self.base is not None and self.base.cells else USUAL
+            tick, row, column = map(float, _fit(self.cells, usual))
+            self._surface, self._unfitted = (tick, row, column), 0
         return self._surface
 
 

@@ -15,7 +15,7 @@ class DFlash(BlockDrafter):
     kind = Kind.DFLASH
 
     def draw(self, hidden: mx.array, turns: Turns) -> Drafted:
-        logits = self._net.logits(hidden)
+        logits = self._net.spread(self._net.logits(hidden))
         tokens = self._sampler.choose(logits, turns.draws, turns.starts(), purpose=turns.purpose).tokens
         sure = mx.softmax(logits.astype(mx.float32), axis=-1).max(axis=-1) if self._least_p else None
         return Drafted(tokens, logits, sure)

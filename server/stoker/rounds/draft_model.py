@@ -23,8 +23,8 @@ from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target, Verification
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.session import NetworkSession
 
 LONGEST_DEBT = 64
@@ -62,8 +62,7 @@ class ModelSession(NetworkSession):
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         self.tokens += verdict.emitted
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
+        self.learn(verdict, proposed)
         right = min(verdict.accepted, self.chained)
         if right < self.chained:
             self.model.truncate(self.slot, self.held + right)
@@ -104,8 +103,8 @@ class DraftModel:
         self._model, self._most, self._least_p = model, most, least_p
         self._sampler = Sampler(model.vocab, [])
         self._left: dict[int, tuple[int, ...]] = {}
-        self.acceptance = Acceptance()
-        """Shared by all requests: how a pair of models agrees is the budget's memory."""
+        self.acceptance = Acceptance.of_all()
+        """Shared by all requests: how the pair agrees in general is where each request begins."""
 
     @property
     def kind(self) -> Kind:
@@ -130,7 +129,8 @@ class DraftModel:
         self._model.truncate(opening.slot, held)
         draws = self._sampler.open(drafting(opening.sampling), opening.prompt)
         tokens = list(opening.prompt)
-        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, self.acceptance, self._left)
+        own = Acceptance(general=self.acceptance)
+        return ModelSession(self._model, opening.slot, tokens, draws, opening.most, held, own, self._left)
 
     def propose(self, asks: Sequence[Ask]) -> list[Proposal]:
         sessions = [_mine(ask) for ask in asks]

@@ -29,7 +29,7 @@ class DSpark(BlockDrafter):
         previous = [mx.array([ask.anchor for ask in turns.asks], mx.int32)]
         logits: list[mx.array] = []
         for depth in range(turns.most):
-            logits.append(self._chain_net.corrected(base[:, depth], previous[-1]))
+            logits.append(self._net.spread(self._chain_net.corrected(base[:, depth], previous[-1])))
             drawn = self._sampler.choose(
                 logits[-1][:, None], turns.draws, turns.starts(depth), purpose=turns.purpose
             ).tokens

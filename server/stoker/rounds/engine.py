@@ -24,6 +24,7 @@ from stoker.core.work import Join, Outcome, Plan, PrefillWork, Release, StepWork
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.guard import Fault, guard
+from stoker.rounds.pace import Flown
 from stoker.rounds.pooling import Pool
 from stoker.rounds.prefill import prefill
 from stoker.rounds.row import Row
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 CATCH_UP = 512
 """Columns of one forward that reads again what could not be kept."""
 CALM = 2
-"""With drafters about, a round is built early only after more plain rounds than this in a row."""
+"""With drafters about that may propose at any time, a round is built early only after more plain ones than this."""
 
 
 class Engine:
@@ -62,6 +63,8 @@ class Engine:
         self._flight: Round | Broken | None = None
         self._following: Round | None = None
         """Built behind the round in flight, not started."""
+        self._early = False
+        """True if the round in flight was built behind the one before it."""
         self._plain_rounds = 0
         """Rounds in a row in which nobody proposed."""
 
@@ -170,9 +173,10 @@ class Engine:
         intent = self._speculator.decide(rows, left)
         following = self._following
         if following is not None and intent.width == 1 and following.ids == tuple(row.id for row in rows):
-            self._following = None
+            self._following, self._early = None, True
             self._fly(following)
             return
+        self._early = False
         following = None  # nobody may hold a revoked round: the next write would copy the buffers that it reads
         self._drop_following()
         if not rows:
@@ -207,9 +211,9 @@ class Engine:
         sound = [row for row in alive if row.id not in flight.faults]
         rows = [self._rows[id] for id in flight.ids if id in self._rows]
         drafted = [row for row in alive if emitted[row.id].proposed]
-        self._speculator.pace.landed(
-            rows, drafted, flight.width, sum(emitted[row.id].verdict.accepted for row in drafted)
-        )
+        accepted = sum(emitted[row.id].verdict.accepted for row in drafted)
+        steady = self._early or any(row.feedback for row in rows)
+        self._speculator.pace.landed(rows, drafted, Flown(flight.width, accepted, steady))
         failed = [self._fail(row.id, row.slot, flight.faults[row.id]) for row in alive if row.id in flight.faults]
         return [*self._absorb(flight, sound, emitted), *failed]
 
@@ -226,8 +230,8 @@ class Engine:
 
     def _behind(self, flight: Round, alive: Sequence[Row], plan: Plan) -> Round | None:
         """The round after a plain one, built from its unread tokens; None where that cannot be right."""
-        drafting = any(row.drafting.session is not None for row in alive)
-        if plan.moves or any(row.feedback for row in alive) or (drafting and self._plain_rounds <= CALM):
+        restless = any(row.drafting.session is not None and not row.drafting.calm for row in alive)
+        if plan.moves or any(row.feedback for row in alive) or (restless and self._plain_rounds <= CALM):
             return None
         left = {item.id: item.remaining for item in plan.step}
         rows = [row for row in alive if left[row.id] > 1]

@@ -17,8 +17,8 @@ from stoker.options.drafting import BLOCK, Drafting
 from stoker.rounds import dflash, dspark, glimmer, mtp
 from stoker.rounds.base import Companion, Drafter
 from stoker.rounds.block import BlockDrafter
-from stoker.rounds.budget import Acceptance
 from stoker.rounds.draft_model import DraftModel
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.lookup import Lookup
 from stoker.rounds.ngrams import Sizes
 from stoker.text.tokenizer import from_source

@@ -12,7 +12,7 @@ from stoker.acceptance.governor import Governor
 from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.ngrams import Ngrams, Sizes
 
 

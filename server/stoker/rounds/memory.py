@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from stoker.models.exactness_store import Store
 from stoker.models.shelf import Shelf, Subject, digest
-from stoker.rounds.budget import Acceptance, Budget, Profile
+from stoker.rounds.budget import Budget, Profile
 from stoker.rounds.costs import Cell, CostTable
+from stoker.rounds.evidence import Acceptance
 
 log = logging.getLogger(__name__)
 

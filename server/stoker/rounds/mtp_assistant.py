@@ -19,9 +19,9 @@ from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.models.view import gathered, spread
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.session import NetworkSession
 
 
@@ -45,8 +45,7 @@ class AssistantSession(NetworkSession):
         self.stream = features[self.layer][-1:]
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
+        self.learn(verdict, proposed)
         self.stream = features[self.layer][len(verdict.emitted) - 1 : len(verdict.emitted)]
 
     def close(self, keep: int) -> None:
@@ -61,7 +60,7 @@ class MtpAssistant:
         self.net, self.target, self.lender, self._most = net, target, lender, most
         self.layer = lender.depth - 1
         self.sources = sources(target, net.layer_types)
-        self.acceptance = Acceptance()
+        self.acceptance = Acceptance.of_all()
         """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._sampler = Sampler(target.vocab, [])
 

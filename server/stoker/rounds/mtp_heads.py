@@ -26,9 +26,9 @@ from stoker.models.sampling import Row as Draws
 from stoker.models.sampling import Sampler
 from stoker.models.target import Target
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
-from stoker.rounds.budget import Acceptance
 from stoker.rounds.chain import Chain
 from stoker.rounds.draft_model import drafting
+from stoker.rounds.evidence import Acceptance
 from stoker.rounds.leftovers import Left, Leftovers
 from stoker.rounds.session import NetworkSession
 
@@ -70,8 +70,7 @@ class HeadsSession(NetworkSession):
         self.run_down(1)
 
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
+        self.learn(verdict, proposed)
         right = min(verdict.accepted, len(verdict.emitted) - 1, self.chained)
         if self.chained:
             self.held += right
@@ -136,7 +135,7 @@ class MtpHeads:
         self.net, self.lender, self._most = net, lender, most
         self.layer = lender.depth - 1
         self.columns = Columns(net, target.slots, target.context)
-        self.acceptance = Acceptance()
+        self.acceptance = Acceptance.of_all()
         """Shared by all requests: how the pair agrees in general is where each request begins."""
         self._sampler = Sampler(target.vocab, [])
         self.leftovers = Leftovers(self.columns)

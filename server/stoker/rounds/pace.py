@@ -6,11 +6,28 @@ from dataclasses import dataclass
 from stoker.core.clock import Clock
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Drafter, Proposal
-from stoker.rounds.budget import Budget, Offer
+from stoker.rounds.budget import NEW, Budget, Offer
 from stoker.rounds.row import Row
 
 REMEMBER = 500
 """Rounds between two times that the budget is written down."""
+
+
+CHECK = 200
+"""Drafted rounds after which some plain ones are made, so that what they cost now is known."""
+CHECKED = 4
+"""Plain rounds of such a check: the first is built late, as one behind a drafted round is, and no measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flown:
+    """A round that has landed."""
+
+    width: int
+    accepted: int
+    """Proposals that were right."""
+    steady: bool
+    """False of a plain round that was built late though plain decoding would have built it early: no measure of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,12 @@ class Pace:
         self._clock = clock
         self._started = clock()
         self._rounds = 0
+        self._shapes: set[tuple[str, int, int]] = set()
+        """Of the ticks that this process has made: drafters, rows, width. The first of each also makes kernels and
+        plans (some 100 ms on CUDA), so it is no measure. A trial also reads what waited for its drafter: it is one
+        only if it was cheap all the same."""
+        self._unchecked = 0
+        """Drafted rounds since plain ones were last made for the sake of knowing."""
         self._promised = 0.0
         """Proposals of the round in flight that are expected to be accepted."""
 
@@ -59,21 +82,37 @@ class Pace:
         """A round is about to be built and started."""
         self._started = self._clock()
 
-    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], width: int, accepted: int) -> None:
-        """The round that was launched last, of all these rows, has been read; `accepted` proposals were right."""
+    def landed(self, rows: Sequence[Row], drafted: Sequence[Row], flown: Flown) -> None:
+        """The round that was launched last, of all these rows, has been read."""
         budget, seconds = self._budget, self._clock() - self._started
         if budget is None:
             return
         company = self._company(drafted) if drafted else ""
-        budget.observe(company, len(rows), width, seconds)
+        shape = (company, len(rows), flown.width)
+        trial = any(row.drafting.parked for row in drafted)
+        usual = (not trial or seconds < budget.cost(*shape)) if drafted else flown.steady
+        budget.observe(*shape, seconds, typical=usual and shape in self._shapes)
+        self._shapes.add(shape)
+        if trial:
+            budget.probed(*shape, seconds)
         if drafted:
-            budget.judge(company, self._promised, accepted)
+            budget.judge(company, self._promised, flown.accepted)
+        for row in drafted:
+            row.drafting.rounds += 1
+        self._count(bool(drafted), flown.steady)
         self._rounds += 1
         if self._rounds % REMEMBER == 0:
             self._remember(budget)
         parked = [row for row in rows if row.drafting.parked]
         if parked:
             budget.waited(self._company(parked), seconds)
+
+    def _count(self, drafted: bool, steady: bool) -> None:
+        """For the next check: a plain round that was built early, in its own time, is one."""
+        if drafted:
+            self._unchecked += 1
+        elif steady and self._unchecked < CHECK:
+            self._unchecked = 0
 
     def ended(self, row: Row) -> None:
         """A request that could have drafted ends: the last one of a drafter's profile settles its verdict."""
@@ -90,12 +129,14 @@ class Pace:
         budget = self._budget
         if not asking:
             return 1
-        offers = [Offer(reach[row.id]) for row in asking]
+        offers = [Offer(reach[row.id], row.drafting.rounds < NEW) for row in asking]
         most = self._widest(1 + max(len(offer.reach) for offer in offers))
         if budget is None or most <= 1:
             return most
         widths = sorted({self._widest(width) for width in range(2, most + 1)} - {1})
         company = self._company(asking)
+        if self._unchecked >= CHECK:
+            return self._check(asking)
         chosen = budget.choose(rows, offers, widths, company).width
         trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
         for row, offer in zip(asking, offers, strict=True):
@@ -103,7 +144,15 @@ class Pace:
             known = row.drafting.parked if rows > 1 and not trial else None
             row.drafting.asked = True
             row.drafting.parked = None if chosen > 1 else known or _why(budget, rows, offer, widths, company)
+            row.drafting.calm = row.drafting.parked is not None
         return widths[0] if trial else chosen
+
+    def _check(self, asking: Sequence[Row]) -> int:
+        """A plain round in the midst of drafted ones."""
+        self._unchecked = self._unchecked + 1 if self._unchecked + 1 < CHECK + CHECKED else 0
+        for row in asking:
+            row.drafting.calm = True
+        return 1
 
 
 def _why(budget: Budget, rows: int, offer: Offer, widths: Sequence[int], company: str) -> DraftOff:

@@ -21,6 +21,10 @@ class Drafting:
     off: DraftOff | None = DraftOff.NO_DRAFTER
     parked: DraftOff | None = None
     """Why the budget does not let it draft, alone or among so many rows; None while it does."""
+    calm: bool = False
+    """True while its next rounds will be plain ones, as far as anybody knows."""
+    rounds: int = 0
+    """In which it drafted."""
     forbidden: bool = False
     """True if its grammar forbade all of its last proposals."""
     asked: bool = False

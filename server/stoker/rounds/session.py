@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff
-from stoker.rounds.budget import Acceptance
+from stoker.rounds.evidence import Acceptance
 
 
 class NetworkSession:
@@ -22,6 +23,13 @@ class NetworkSession:
     @property
     def off(self) -> DraftOff | None:
         return None
+
+    def learn(self, verdict: Verdict, proposed: int) -> None:
+        """What a round, plain or not, says of the drafter."""
+        if proposed:
+            self.acceptance.observe(verdict.tested, verdict.accepted)
+        else:
+            self.acceptance.age(len(verdict.emitted))
 
     def reach(self, limit: int) -> Sequence[float]:
         return self.acceptance.reach(min(limit, self.most))

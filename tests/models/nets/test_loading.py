@@ -76,7 +76,9 @@ def test_a_wrong_pairing_names_both_sides(
 def test_a_markov_table_of_another_vocabulary_is_refused(name: str, target: Target, tmp_path: Path) -> None:
     full = f"markov_head.{name}.weight"
     path = stored(checkpoint("dspark", target, tmp_path), lambda t: t.update({full: t[full][:100]}))
-    assert f"has {name} for 100 tokens, the target mlx_lm.models.llama.Model has 128" in refused("dspark", path, target)
+    assert f"has {name} for 100 tokens, the target mlx_lm.models.llama.Model needs 128" in refused(
+        "dspark", path, target
+    )
 
 
 def test_a_markov_table_of_another_rank_is_refused(target: Target, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.mlx
 BLOCK = 4
 
 
-def place(held: tuple[int, ...], fresh: tuple[int, ...], holes: tuple[Hole, ...]) -> Place:
-    span = Span(0, len(held), max(fresh) + BLOCK, held, Size(len(held), 128))
+def place(held: tuple[int, ...], fresh: tuple[int, ...], holes: tuple[Hole, ...], grain: int = 0) -> Place:
+    span = Span(0, len(held), max(fresh) + BLOCK, held, Size(len(held), 128), grain)
     return Place(span, fresh, BLOCK, holes)
 
 
@@ -46,10 +46,11 @@ def sees(sight: Sight, end: int, hole: Hole, query: int, key: int) -> bool:
         for window, causal, both in itertools.product((None, 8), (False, True), (False, True))
     ],
 )
+@pytest.mark.parametrize("grain", [0, 16])
 def test_a_block_sees_its_context_and_itself(
-    held: tuple[int, ...], fresh: tuple[int, ...], holes: tuple[Hole, ...], sight: Sight
+    held: tuple[int, ...], fresh: tuple[int, ...], holes: tuple[Hole, ...], sight: Sight, grain: int
 ) -> None:
-    stand = place(held, fresh, holes)
+    stand = place(held, fresh, holes, grain)
     bottom, top = stand.span.bottom(sight.window), stand.span.top
     mask = stand.mask(sight, bottom)
     expected = np.array(

@@ -1,10 +1,11 @@
 """What the nets of all block drafters share: from the target's residual streams and an anchor to hidden states.
 
 A kind of drafter is a subclass that says how its block is laid out (`Layout`) and what makes proposals
-of the hidden states. Parameter names are those of the published checkpoints.
+of the hidden states. Parameter names are those of the published checkpoints. `draft_vocab_size` and `d2t`, as in
+EAGLE-3's checkpoints, make the head a short one: most of a small drafter's time is the head's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache
 
 from stoker.models.nets.attention import Layer
 from stoker.models.nets.block_config import BlockConfig
-from stoker.models.nets.lender import Lender
+from stoker.models.nets.lender import Lender, rows_of
 from stoker.models.nets.place import Place
 from stoker.models.slots import SlotKV
 
@@ -44,12 +45,18 @@ class BlockNet(nn.Module):
         if "embed_tokens" in own:
             self.embed_tokens = nn.Embedding(config.vocab or 0, config.hidden)
         if "lm_head" in own:
-            self.lm_head = nn.Linear(config.hidden, config.vocab or 0, bias=False)
+            self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab or 0, bias=False)
+        if config.draft_vocab is not None:
+            self.d2t = mx.zeros((config.draft_vocab,), mx.int32)
         self._lender: Lender | None = None
+        self._short: Callable[[mx.array], mx.array] | None = None
 
     def borrow(self, lender: Lender) -> None:
         """Take from the target what the checkpoint does not bring."""
         self._lender = lender
+        if "d2t" in self and "lm_head" not in self:
+            tied = "embed_tokens" in self and not lender.untied
+            self._short = rows_of(self.embed_tokens, self._ids()) if tied else lender.head_of(self._ids())
 
     @property
     def lender(self) -> Lender:
@@ -99,14 +106,27 @@ class BlockNet(nn.Module):
             layer.self_attn.extend(context, cache)
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """[B, n, H] to [B, n, V]."""
+        """[B, n, H] to [B, n, D]: for the tokens that it can propose, which are all unless it says otherwise."""
         hidden = hidden if self.config.multiplier == 1.0 else hidden * self.config.multiplier
         logits = self._head(hidden)
         cap = self.config.softcap
         return logits if cap is None else mx.tanh(logits / cap) * cap
 
+    def spread(self, logits: mx.array) -> mx.array:
+        """[…, D] to […, V]: a token that it cannot propose has no chance."""
+        if "d2t" not in self:
+            return logits
+        none = mx.full((*logits.shape[:-1], self.lender.vocab), -mx.inf, logits.dtype)
+        return mx.put_along_axis(none, mx.broadcast_to(self._ids(), logits.shape), logits, axis=-1)
+
+    def _ids(self) -> mx.array:
+        """The tokens that it can propose, int32 [D]: `d2t` says how far each is from its own number."""
+        return (mx.arange(self.d2t.shape[0]) + self.d2t).astype(mx.int32)
+
     def _head(self, hidden: mx.array) -> mx.array:
         """Its own head; else the target's, which is the drafter's own table where the target's is tied."""
+        if self._short is not None:
+            return self._short(hidden)
         if "lm_head" in self:
             return self.lm_head(hidden)
         if "embed_tokens" in self and not self.lender.untied:

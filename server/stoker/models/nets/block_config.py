@@ -47,6 +47,8 @@ class BlockConfig:
     """Rotary pairs are neighbours, not halves."""
     vocab: int | None
     """None: not said."""
+    draft_vocab: int | None
+    """Tokens that it can propose, fewer than there are; None: all."""
     target_layers: int | None
     taps: tuple[int, ...]
     """Decoder layers of the target whose residual streams are read, 0-based."""
@@ -135,6 +137,7 @@ def read(config: Config, where: str) -> BlockConfig:
         rope_scaling=scaling,
         interleaved=not reader.flag("rope_is_neox_style", default=True),
         vocab=reader.maybe("vocab_size"),
+        draft_vocab=reader.maybe("draft_vocab_size"),
         target_layers=reader.maybe("num_target_layers"),
         taps=taps,
         mask=reader.whole("mask_token_id", 248070, 0),

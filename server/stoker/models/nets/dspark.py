@@ -27,10 +27,11 @@ USUAL = 8
 class Markov(nn.Module):
     """A low-rank table of token-to-token corrections."""
 
-    def __init__(self, vocab: int, rank: int) -> None:
+    def __init__(self, vocab: int, rank: int, short: int | None = None) -> None:
+        """`short`: tokens that can be proposed, if those are not all."""
         super().__init__()
         self.markov_w1 = nn.Embedding(vocab, rank)
-        self.markov_w2 = nn.Linear(rank, vocab, bias=False)
+        self.markov_w2 = nn.Linear(rank, short or vocab, bias=False)
 
 
 class Confidence(nn.Module):
@@ -42,7 +43,7 @@ class Confidence(nn.Module):
 class DSparkNet(BlockNet):
     def __init__(self, config: BlockConfig, head: "Head", vocab: int, own: tuple[str, ...] = ()) -> None:
         super().__init__(config, head.layout(config), own)
-        self.markov_head = Markov(vocab, head.rank)
+        self.markov_head = Markov(vocab, head.rank, config.draft_vocab)
         if head.confidence:
             self.confidence_head = Confidence(config.hidden + head.rank * head.markov_confidence)
         self._markov_confidence = head.markov_confidence
@@ -52,7 +53,7 @@ class DSparkNet(BlockNet):
         return "confidence_head" in self
 
     def corrected(self, logits: mx.array, previous: mx.array) -> mx.array:
-        """A slot's logits [B, V] behind the tokens `previous` int32 [B]."""
+        """A slot's logits [B, D] behind the tokens `previous` int32 [B]."""
         return logits + self.markov_head.markov_w2(self.markov_head.markov_w1(previous))
 
     def confidence(self, hidden: mx.array, previous: mx.array) -> mx.array:
@@ -91,18 +92,18 @@ def load(path: Path, lender: Lender, *, packed: bool | None = None) -> DSparkNet
     config = block_config.read(checkpoint.config, checkpoint.path)
     head = Head(Reader(checkpoint.config, checkpoint.path))
     require_fit(config, checkpoint, lender)
-    _require_markov(checkpoint, head, lender)
+    _require_markov(checkpoint, config, lender)
     net = fill(DSparkNet(config, head, lender.vocab, own(checkpoint)), checkpoint, packed=packed)
     net.borrow(lender)
     return net
 
 
-def _require_markov(checkpoint: Checkpoint, head: Head, lender: Lender) -> None:
-    """Both tables need a row for each of the target's tokens: a gather checks no range."""
-    for name in ("markov_w1", "markov_w2"):
+def _require_markov(checkpoint: Checkpoint, config: BlockConfig, lender: Lender) -> None:
+    """Both tables need a row for each token that they may be asked for: a gather checks no range."""
+    for name, tokens in (("markov_w1", lender.vocab), ("markov_w2", config.draft_vocab or lender.vocab)):
         table = checkpoint.tensors.get(f"markov_head.{name}.weight")
-        if table is not None and table.shape[0] != lender.vocab:
+        if table is not None and table.shape[0] != tokens:
             raise StartError(
                 f"the drafter {checkpoint.path} has {name} for {table.shape[0]} tokens, "
-                f"the target {lender.name} has {lender.vocab}"
+                f"the target {lender.name} needs {tokens}"
             )

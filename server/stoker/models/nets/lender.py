@@ -34,6 +34,8 @@ class Lender:
     """[B, n, width] to [B, n, vocab], without the target's scaling and softcap."""
     untied: bool
     """True: the head is a matrix of its own."""
+    table: nn.Module | None = None
+    """What the head multiplies by: a matrix with a row for each token, packed or not; None: not known."""
     norm: Callable[[mx.array], mx.array] | None = None
     """The final norm: from the residual stream behind the last layer to what the head reads; None: not found."""
 
@@ -42,11 +44,29 @@ class Lender:
         found = self.embedding(ids)
         return found if self.scale == 1.0 else found * self.scale
 
+    def head_of(self, ids: mx.array) -> Callable[[mx.array], mx.array]:
+        """The head for some tokens only, int32 [D]: [B, n, width] to [B, n, D]. RuntimeError where it is no matrix."""
+        if self.table is None:
+            raise RuntimeError(f"{self.name}: its head is no matrix of which rows could be taken")
+        return rows_of(self.table, ids)
+
     def final(self, stream: mx.array) -> mx.array:
         """The residual stream behind the last layer, after the final norm. RuntimeError where that was not found."""
         if self.norm is None:
             raise RuntimeError(f"{self.name}: no final norm is found")
         return self.norm(stream)
+
+
+def rows_of(table: nn.Module, ids: mx.array) -> Callable[[mx.array], mx.array]:
+    """Some rows of an embedding or a linear layer, packed or not, as a linear layer of their own."""
+    parts = {name: table[name][ids] for name in ("weight", "scales", "biases", "bias") if name in table}
+    mx.eval(list(parts.values()))
+    bias = parts.get("bias", 0.0)
+    if isinstance(table, nn.QuantizedEmbedding | nn.QuantizedLinear):
+        packing = {"group_size": table.group_size, "bits": table.bits, "mode": table.mode}
+        scales, zeros = parts["scales"], parts.get("biases")
+        return lambda x: mx.quantized_matmul(x, parts["weight"], scales, zeros, transpose=True, **packing) + bias
+    return lambda x: x @ parts["weight"].T + bias
 
 
 def lend(target: Target) -> Lender:
@@ -67,6 +87,7 @@ def lend(target: Target) -> Lender:
         scale=_scale(model, modules, _width(table)),
         head=table.as_linear if head is None else head,
         untied=head is not None,
+        table=table if head is None else head,
         norm=find_norm(model),
     )
 

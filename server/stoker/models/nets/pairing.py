@@ -1,5 +1,8 @@
 """Does a block drafter fit its target? Refused before the first request, with both sides in one line."""
 
+import mlx.core as mx
+import numpy as np
+
 from stoker.core.errors import StartError
 from stoker.models.nets.block_config import BlockConfig
 from stoker.models.nets.checkpoint import Checkpoint
@@ -22,6 +25,20 @@ def require_fit(config: BlockConfig, checkpoint: Checkpoint, lender: Lender) -> 
         raise say.differ("hidden units", config.hidden, lender.width)
     if not 0 <= config.mask < lender.vocab:
         raise StartError(f"the drafter {say.drafter} has mask token {config.mask} of {lender.vocab} tokens")
+    if config.draft_vocab is not None and not _proposable(config.draft_vocab, checkpoint, lender):
+        raise StartError(
+            f"the drafter {say.drafter} can propose {config.draft_vocab} tokens, "
+            f"and its d2t does not lead them to as many of the target {say.target}'s {lender.vocab}"
+        )
+
+
+def _proposable(count: int, checkpoint: Checkpoint, lender: Lender) -> bool:
+    """True if `d2t` gives each token that can be proposed one of the target's, no two the same."""
+    offsets = checkpoint.tensors.get("d2t")
+    if offsets is None or offsets.shape != (count,):
+        return False
+    ids = set(np.array(mx.arange(count) + offsets).tolist())
+    return len(ids) == count and min(ids) >= 0 and max(ids) < lender.vocab
 
 
 class _Pair:

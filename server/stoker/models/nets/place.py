@@ -58,7 +58,8 @@ class Place:
         """Which of the columns `bottom`.. each block row sees: bool [B or 1, 1, L, columns], None: all of them."""
         holey = any(hole[1] > hole[0] for hole in self.holes)
         reach = None if sight.window is None else self.ends[0] + self.block - bottom
-        if self.level and not holey and not sight.causal and (reach is None or reach <= (sight.window or 0)):
+        whole = self.level and self.span.tight and not holey and not sight.causal
+        if whole and (reach is None or reach <= (sight.window or 0)):
             return None
         key = (sight, bottom)
         if key not in self._masks:
