@@ -121,8 +121,8 @@ def test_a_seed_whose_q_is_another_steps_is_rejected(tmp_path: Path, monkeypatch
     """As if the heads had forgotten the distribution of the proposal that was drawn with the round before."""
     true_q = Chain._distribution
 
-    def shifted(chain: Chain, n: int, count: int) -> mx.array:
-        q = true_q(chain, n, count)
+    def shifted(chain: Chain, n: int, count: int, least_p: float) -> mx.array:
+        q = true_q(chain, n, count, least_p)
         return mx.concatenate([q[1:], q[:1]])
 
     monkeypatch.setattr(Chain, "_distribution", shifted)
