@@ -54,7 +54,7 @@ def equality(family: str, name: str, place: Path, count: int) -> None:
         assert 0 < counters.accepted < counters.proposed
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("-short")])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_text_is_plain_decodings(family: str, name: str, tmp_path: Path) -> None:
     equality(family, name, tmp_path, 40)
