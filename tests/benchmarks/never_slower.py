@@ -45,7 +45,7 @@ PROMPT = 100
 class Random(Oracle):
     """As drafters with a network are: costs of its own, and one account of its acceptance for all requests."""
 
-    acceptance: Acceptance = field(default_factory=Acceptance)
+    acceptance: Acceptance = field(default_factory=Acceptance.of_all)
 
     @property
     def needs(self) -> Needs:

@@ -14,6 +14,7 @@ from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import DraftOff, Kind
 from stoker.rounds.base import Ask, Features, Needs, Opening, Proposal
 from stoker.rounds.evidence import Acceptance
+from stoker.rounds.session import NetworkSession
 
 
 @dataclass
@@ -50,18 +51,14 @@ class OracleSession:
 
 
 @dataclass
-class Learned(OracleSession):
+class Learned(NetworkSession, OracleSession):
     """Says what it has learned from its rounds, as the sessions of real drafters do."""
 
     acceptance: Acceptance = field(default_factory=Acceptance)
 
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
-
     def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
         super().observe(verdict, proposed, features)
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
+        self.learn(verdict, proposed)
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """The policy is the budget's memory: a few requests make a drafter's profile, and the verdict outlives the process."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,13 +8,12 @@ import pytest
 
 from fakes import FakeClock
 from rounds.harness import GREEDY, Harness, Wanted
-from rounds.oracle import Oracle, OracleSession
+from rounds.oracle import Learned, Oracle, OracleSession
 from rounds.table import TableTarget
-from stoker.acceptance.verdict import Verdict
 from stoker.core.counters import Kind
 from stoker.core.info import DraftVerdict, Standing
 from stoker.models.shelf import Subject
-from stoker.rounds.base import Features, Needs, Opening, Proposal
+from stoker.rounds.base import Needs, Opening, Proposal
 from stoker.rounds.budget import PROFILE, Budget
 from stoker.rounds.costs import Cell, CostTable
 from stoker.rounds.evidence import Acceptance
@@ -28,19 +26,6 @@ VOCAB = 64
 CYCLE = mx.array([[30.0 * (b == (a + 1) % VOCAB) for b in range(VOCAB)] for a in range(VOCAB)], mx.float32)
 SUBJECT = Subject("model", "files", "float32", "device", "blas", "software")
 LENGTH = 60
-
-
-@dataclass
-class ScriptedSession(OracleSession):
-    acceptance: Acceptance = field(default_factory=Acceptance)
-
-    def reach(self, limit: int) -> Sequence[float]:
-        return self.acceptance.reach(min(limit, self.most))
-
-    def observe(self, verdict: Verdict, proposed: int, features: Features) -> None:
-        super().observe(verdict, proposed, features)
-        if proposed:
-            self.acceptance.observe(verdict.tested, verdict.accepted)
 
 
 @dataclass
@@ -58,10 +43,10 @@ class Scripted(Oracle):
     def needs(self) -> Needs:
         return Needs(forwards=True)
 
-    def open(self, opening: Opening) -> ScriptedSession:
+    def open(self, opening: Opening) -> Learned:
         session = super().open(opening)
         own = Acceptance(general=self.acceptance)
-        scripted = ScriptedSession(session.prompt, session.truth, session.rng, session.most, acceptance=own)
+        scripted = Learned(session.prompt, session.truth, session.rng, session.most, acceptance=own)
         self.sessions[-1] = scripted
         return scripted
 

@@ -11,8 +11,6 @@ from stoker.rounds.row import Row
 
 REMEMBER = 500
 """Rounds between two times that the budget is written down."""
-
-
 CHECK = 200
 """Drafted rounds after which some plain ones are made, so that what they cost now is known."""
 CHECKED = 4
@@ -133,10 +131,10 @@ class Pace:
         most = self._widest(1 + max(len(offer.reach) for offer in offers))
         if budget is None or most <= 1:
             return most
-        widths = sorted({self._widest(width) for width in range(2, most + 1)} - {1})
-        company = self._company(asking)
         if self._unchecked >= CHECK:
             return self._check(asking)
+        widths = sorted({self._widest(width) for width in range(2, most + 1)} - {1})
+        company = self._company(asking)
         chosen = budget.choose(rows, offers, widths, company).width
         trial = chosen == 1 and budget.may_probe(company, rows, widths[0])
         for row, offer in zip(asking, offers, strict=True):

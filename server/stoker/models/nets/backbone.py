@@ -16,6 +16,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache
 from stoker.models.nets.attention import Layer
 from stoker.models.nets.block_config import BlockConfig
 from stoker.models.nets.lender import Lender, rows_of
+from stoker.models.nets.pairing import proposable
 from stoker.models.nets.place import Place
 from stoker.models.slots import SlotKV
 
@@ -49,14 +50,19 @@ class BlockNet(nn.Module):
         if config.draft_vocab is not None:
             self.d2t = mx.zeros((config.draft_vocab,), mx.int32)
         self._lender: Lender | None = None
+        self._ids: mx.array | None = None
+        """The tokens that it can propose, int32 [D]; None: all."""
         self._short: Callable[[mx.array], mx.array] | None = None
 
     def borrow(self, lender: Lender) -> None:
         """Take from the target what the checkpoint does not bring."""
         self._lender = lender
-        if "d2t" in self and "lm_head" not in self:
+        if "d2t" not in self:
+            return
+        self._ids = proposable(self.d2t)
+        if "lm_head" not in self:
             tied = "embed_tokens" in self and not lender.untied
-            self._short = rows_of(self.embed_tokens, self._ids()) if tied else lender.head_of(self._ids())
+            self._short = rows_of(self.embed_tokens, self._ids) if tied else lender.head_of(self._ids)
 
     @property
     def lender(self) -> Lender:
@@ -114,14 +120,10 @@ class BlockNet(nn.Module):
 
     def spread(self, logits: mx.array) -> mx.array:
         """[…, D] to […, V]: a token that it cannot propose has no chance."""
-        if "d2t" not in self:
+        if self._ids is None:
             return logits
         none = mx.full((*logits.shape[:-1], self.lender.vocab), -mx.inf, logits.dtype)
-        return mx.put_along_axis(none, mx.broadcast_to(self._ids(), logits.shape), logits, axis=-1)
-
-    def _ids(self) -> mx.array:
-        """The tokens that it can propose, int32 [D]: `d2t` says how far each is from its own number."""
-        return (mx.arange(self.d2t.shape[0]) + self.d2t).astype(mx.int32)
+        return mx.put_along_axis(none, mx.broadcast_to(self._ids, logits.shape), logits, axis=-1)
 
     def _head(self, hidden: mx.array) -> mx.array:
         """Its own head; else the target's, which is the drafter's own table where the target's is tied."""

@@ -61,12 +61,19 @@ def rows_of(table: nn.Module, ids: mx.array) -> Callable[[mx.array], mx.array]:
     """Some rows of an embedding or a linear layer, packed or not, as a linear layer of their own."""
     parts = {name: table[name][ids] for name in ("weight", "scales", "biases", "bias") if name in table}
     mx.eval(list(parts.values()))
-    bias = parts.get("bias", 0.0)
+    weight, bias = parts["weight"], parts.get("bias")
     if isinstance(table, nn.QuantizedEmbedding | nn.QuantizedLinear):
         packing = {"group_size": table.group_size, "bits": table.bits, "mode": table.mode}
         scales, zeros = parts["scales"], parts.get("biases")
-        return lambda x: mx.quantized_matmul(x, parts["weight"], scales, zeros, transpose=True, **packing) + bias
-    return lambda x: x @ parts["weight"].T + bias
+
+        def product(x: mx.array) -> mx.array:
+            return mx.quantized_matmul(x, weight, scales, zeros, transpose=True, **packing)
+    else:
+
+        def product(x: mx.array) -> mx.array:
+            return x @ weight.T
+
+    return product if bias is None else lambda x: product(x) + bias
 
 
 def lend(target: Target) -> Lender:

@@ -1,7 +1,8 @@
 """Does a block drafter fit its target? Refused before the first request, with both sides in one line."""
 
+from typing import cast
+
 import mlx.core as mx
-import numpy as np
 
 from stoker.core.errors import StartError
 from stoker.models.nets.block_config import BlockConfig
@@ -25,19 +26,24 @@ def require_fit(config: BlockConfig, checkpoint: Checkpoint, lender: Lender) -> 
         raise say.differ("hidden units", config.hidden, lender.width)
     if not 0 <= config.mask < lender.vocab:
         raise StartError(f"the drafter {say.drafter} has mask token {config.mask} of {lender.vocab} tokens")
-    if config.draft_vocab is not None and not _proposable(config.draft_vocab, checkpoint, lender):
+    if config.draft_vocab is not None and not _leads(config.draft_vocab, checkpoint, lender):
         raise StartError(
             f"the drafter {say.drafter} can propose {config.draft_vocab} tokens, "
             f"and its d2t does not lead them to as many of the target {say.target}'s {lender.vocab}"
         )
 
 
-def _proposable(count: int, checkpoint: Checkpoint, lender: Lender) -> bool:
+def proposable(d2t: mx.array) -> mx.array:
+    """The tokens that a short head can propose, int32 [D]: `d2t` says how far each is from its own number."""
+    return (mx.arange(d2t.shape[0]) + d2t).astype(mx.int32)
+
+
+def _leads(count: int, checkpoint: Checkpoint, lender: Lender) -> bool:
     """True if `d2t` gives each token that can be proposed one of the target's, no two the same."""
     offsets = checkpoint.tensors.get("d2t")
     if offsets is None or offsets.shape != (count,):
         return False
-    ids = set(np.array(mx.arange(count) + offsets).tolist())
+    ids = set(cast("list[int]", proposable(offsets).tolist()))
     return len(ids) == count and min(ids) >= 0 and max(ids) < lender.vocab
 
 
